@@ -241,7 +241,11 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if err != nil {
 		return summary, err
 	}
-	file, err := o.open(key.Name(), options.Format)
+	head := ""
+	if options.Format == sweep.CSV && options.Shard.I <= 1 {
+		head = strings.Join(sweep.Columns(g.Loaded()), ",") + "\n"
+	}
+	file, err := o.open(key.Name(), head, options.Format)
 	if err != nil {
 		return summary, err
 	}

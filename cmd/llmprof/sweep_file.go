@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type gridFile struct {
 	name  string
 	whole *atomicfile.File // the new file; nil where rows are appended
 	begin int64            // bytes of the rows that were there before
+	head  string           // first line; "" where the rows have none
+	json  bool             // rows are objects of JSON
 	key   string
 	shard bool // a shard without rows has a file all the same
 }
@@ -35,8 +38,8 @@ type gridRest struct {
 func restName(file string) string { return file + ".rest.json" }
 
 // open opens the file of the rows. Nothing can be appended to a file of Parquet, so the rest goes to another one.
-func (o *gridOrder) open(key string, form sweep.Format) (f *gridFile, err error) {
-	f = &gridFile{name: o.file, key: key, shard: o.shard != ""}
+func (o *gridOrder) open(key, head string, form sweep.Format) (f *gridFile, err error) {
+	f = &gridFile{name: o.file, key: key, head: head, json: form == sweep.JSONL, shard: o.shard != ""}
 	switch {
 	case o.from == 0:
 		if f.whole, err = atomicfile.Replace(o.file, 0o666); err == nil {
@@ -65,12 +68,8 @@ func (f *gridFile) resume(from uint64) error {
 	}
 	text, err := input.Read(restName(f.name), 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
-		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, end-1); err != nil || last[0] != '\n' {
-			return fmt.Errorf("the last row of %s is cut: remove it, and count the points of the others for --from", f.name)
-		}
 		f.begin = end
-		return nil
+		return f.look(from)
 	}
 	var rest gridRest
 	if err == nil {
@@ -88,6 +87,33 @@ func (f *gridFile) resume(from uint64) error {
 	f.begin = rest.Bytes
 	if err := f.Truncate(f.begin); err != nil {
 		return fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
+	}
+	_, err = f.Seek(f.begin, io.SeekStart)
+	return err
+}
+
+// look sees that a file of which no note says what it has can be the beginning of this sweep's.
+func (f *gridFile) look(from uint64) error {
+	_, err := f.Seek(0, io.SeekStart)
+	lines, rows := bufio.NewReaderSize(f, 1<<20), uint64(0)
+	for first := true; err == nil; first = false {
+		var part []byte
+		part, err = lines.ReadSlice('\n')
+		switch {
+		case len(part) == 0:
+		case part[len(part)-1] != '\n' && errors.Is(err, io.EOF):
+			return fmt.Errorf("the last row of %s is cut: remove it, and count the points of the others for --from", f.name)
+		case first && f.head != "" && string(part) != f.head, first && f.head == "" && f.json && part[0] != '{':
+			return fmt.Errorf("%s does not begin as the rows of this sweep do: give another file", f.name)
+		case !first || f.head == "":
+			rows++
+		}
+	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("reading %s: %w", f.name, fileerror.Cause(err))
+	case rows > from:
+		return fmt.Errorf("%s has %d rows, more than the %d points before --from", f.name, rows, from)
 	}
 	_, err = f.Seek(f.begin, io.SeekStart)
 	return err

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ type Measure func(context.Context, Point) ([]*result.Result, error)
 func Several(ctx context.Context, points []Point, measure Measure, store *Store, notify func(Event)) ([]*result.Result, error) {
 	points = slices.Clone(points)
 	pinAll(points)
-	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: points, Cycles: 1}
+	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405") + "-" + rand.Text()[:6], Points: points, Cycles: 1}
 	trials, err := e.Trials()
 	if err != nil {
 		return nil, err

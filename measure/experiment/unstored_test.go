@@ -51,3 +51,18 @@ func TestUnstored(t *testing.T) {
 		}
 	}
 }
+
+// Measurements of the same second and settings replace no result of each other.
+func TestMeasurementsOfOneSecond(t *testing.T) {
+	trials, err := dozen()
+	testkit.Must(t, err)
+	store := Store{filepath.Join(t.TempDir(), "results")}
+	measure := single(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) })
+	for range 3 {
+		_, err := Several(t.Context(), []Point{trials[0].Point}, measure, &store, nil)
+		testkit.Must(t, err)
+	}
+	if all, err := result.ReadFolder(store.Dir); err != nil || len(all) != 3 {
+		t.Errorf("%d results of 3 measurements: %v", len(all), err)
+	}
+}
