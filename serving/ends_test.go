@@ -101,7 +101,7 @@ func TestOddSteadyStatesEnd(t *testing.T) {
 				}
 			}
 		}
-		if took := time.Since(begin); took > 20*time.Second {
+		if took := time.Since(begin); took > 2*time.Minute {
 			t.Errorf("seed %d took %v", seed, took)
 		}
 	}
@@ -148,7 +148,7 @@ func TestCancelled(t *testing.T) {
 			ended := time.Time{}
 			time.AfterFunc(100*time.Millisecond, func() { ended = time.Now(); cancel() })
 			err := ask(ctx)
-			if late := time.Since(ended); !errors.Is(err, context.Canceled) || late > time.Second {
+			if late := time.Since(ended); !errors.Is(err, context.Canceled) || late > 10*time.Second {
 				t.Errorf("it returned %v after it was cancelled: %v", late, err)
 			}
 		})
