@@ -2,8 +2,9 @@ package plan
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"llmprof/internal/printable"
 )
 
 // kubernetes is a Deployment of vLLM's image with a Service: one pod for each replica, or for those that share their
@@ -24,8 +25,8 @@ func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 		l.Notes = append(l.Notes, fmt.Sprintf("a pod of %d GPUs is on no machine of %d: use a LeaderWorkerSet (lws.sigs.k8s.io)", gpus, per))
 	}
 	var args strings.Builder
-	for _, w := range words { // Kubernetes replaces $(NAME) by a variable, which may be a secret.
-		args.WriteString("\n            - " + strconv.Quote(strings.ReplaceAll(w, "$(", "$$(")))
+	for _, w := range words {
+		args.WriteString("\n            - " + printable.KubernetesArg(w))
 	}
 	resource, image := "nvidia.com/gpu", "vllm/vllm-openai:latest"
 	switch r.Card.GPU.Vendor {

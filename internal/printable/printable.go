@@ -82,6 +82,10 @@ func Operand(s string) string {
 	return s
 }
 
+// KubernetesArg is a word of a container's arguments in a manifest: quoted for YAML, and with every $ doubled, since
+// Kubernetes puts the value of a variable, which may be a secret, in the place of $(NAME).
+func KubernetesArg(w string) string { return strconv.Quote(strings.ReplaceAll(w, "$", "$$")) }
+
 // plain has what stands for characters that the program itself prints. Those of tables
 // and bars are one character for one, so that columns stay where they are.
 var plain = strings.NewReplacer(

@@ -1,6 +1,8 @@
 package printable
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -51,6 +53,18 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%q is a formula", c)
 		}
 	})
+}
+
+// TestKubernetesArg reads words as Kubernetes does: it replaces $(NAME) by a variable and $$ by $, and leaves another $.
+func TestKubernetesArg(t *testing.T) {
+	expanded := regexp.MustCompile(`\$\$|\$\([^)]*\)`)
+	for _, word := range []string{"a b", "$(HF_TOKEN)", "$$(HF_TOKEN)", "$$$(HF_TOKEN)", "$", "$$", "a$b", "it's \"so\"", "$(A)$(B)"} {
+		text, err := strconv.Unquote(KubernetesArg(word))
+		got := expanded.ReplaceAllStringFunc(text, func(s string) string { return map[bool]string{true: "$", false: "secret"}[s == "$$"] })
+		if err != nil || got != word {
+			t.Errorf("%q is written as %s, and read as %q, %v", word, KubernetesArg(word), got, err)
+		}
+	}
 }
 
 func TestShellWord(t *testing.T) {

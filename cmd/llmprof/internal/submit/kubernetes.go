@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"llmprof/internal/printable"
 )
 
 // A Pod is what a Kubernetes Indexed Job runs.
@@ -20,8 +22,8 @@ type Pod struct {
 // the folder that the volume is mounted at.
 func (p *Pod) Manifest() string {
 	var args strings.Builder
-	for _, w := range p.Command { // Kubernetes replaces $(NAME) by a variable
-		args.WriteString("\n            - " + strconv.Quote(strings.ReplaceAll(w, "$(", "$$(")))
+	for _, w := range p.Command {
+		args.WriteString("\n            - " + printable.KubernetesArg(w))
 	}
 	limits := ""
 	if p.GPUs > 0 {

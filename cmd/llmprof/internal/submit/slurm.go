@@ -54,8 +54,9 @@ func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {
 	if err := os.WriteFile(script, []byte(s.script()), 0o777); err != nil {
 		return batch{}, fmt.Errorf("writing the batch script: %w", err)
 	}
+	logs := filepath.Join(strings.ReplaceAll(s.Folder.Dir, "%", "%%"), "slurm-%A_%a.log") // sbatch takes %j of a name for the job
 	args := append([]string{
-		"--parsable", "--job-name=" + s.Name, "--array=" + ranges(shards), "--output=" + filepath.Join(s.Folder.Dir, "slurm-%A_%a.log"),
+		"--parsable", "--job-name=" + s.Name, "--array=" + ranges(shards), "--output=" + logs,
 		"--no-requeue", // who watches submits again what is missing
 	}, s.Options...)
 	id, err := call(ctx, "sbatch", append(args, script)...)
