@@ -169,7 +169,7 @@ func (l library) folders() []string {
 	}
 	dirs = append(dirs, "/usr/local/cuda/lib64")
 	toolkits, _ := input.Files("/usr/local", "cuda-*/lib64") // the pattern is well formed
-	slices.Reverse(toolkits)                                // newest first
+	slices.Reverse(toolkits)                                 // newest first
 	dirs = append(dirs, toolkits...)
 	for _, site := range sitePackages() {
 		for _, w := range l.wheel {
