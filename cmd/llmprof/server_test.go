@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, &standIn{}))
 		os.Exit(1)
 	}
+	if file := os.Getenv(asMeter); file != "" {
+		os.Exit(metered(file))
+	}
 	if os.Getenv(asProgram) != "" {
 		main()
 	}

@@ -23,7 +23,7 @@ func TestUnstored(t *testing.T) {
 		t.Setenv("TMPDIR", spare)
 		testkit.Must(t, os.WriteFile("three.toml", []byte("model = \"llama3.1-8b\"\ngrid = {batch = [1, 2, 8]}\n"), 0o644))
 		var out, errs bytes.Buffer
-		a, measured := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}, 0
+		a, measured := &app{stdout: &out, styled: &out, stderr: &errs, env: func(string) string { return "" }}, 0
 		cmd := a.runCommand(func(bool) (experiment.Measure, func() error, error) {
 			return func(context.Context, experiment.Point) ([]*result.Result, error) {
 				measured++
@@ -60,7 +60,7 @@ func TestPutKeeps(t *testing.T) {
 	}
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	a := &app{stdout: &bytes.Buffer{}, styled: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 	err := a.put("calibration", "/dev/full", []byte("x"))
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "full"))
 	if err == nil || len(files) != 1 || !strings.Contains(err.Error(), files[0]) {
