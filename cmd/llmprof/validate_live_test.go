@@ -35,7 +35,7 @@ func one(name string) []device {
 func (m *machine) tryLive(t *testing.T, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
+	a := &app{stdout: &out, styled: &out, stderr: &errs, env: func(string) string { return "" }}
 	v := &comparison{live: liveFlags{gpus: func(context.Context) []device { return m.devices }}}
 	v.live.measure = func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 		m.calls++
