@@ -117,7 +117,7 @@ func TestUnfittedKernels(t *testing.T) {
 		c, g, e := calibratedCase(t), casetest.GPU(t, "h200"), casetest.Engine(t, x.engine)
 		c.Scheme = scheme(t, x.weights, g)
 		c.Workload.Batch, c.Workload.GenLen = 32, 2
-		all, err := analytic.NewMachines(g, e, builtIn(t, g, "vllm"))
+		all, err := analytic.Calibrated(g, e, builtIn(t, g, "vllm"))
 		if err != nil {
 			t.Fatal(err)
 		}

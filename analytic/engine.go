@@ -148,15 +148,8 @@ type Lowering struct {
 	Constants *roofline.Constants
 	Kernels   []Kernel
 
-	step   operator.Step // Step points to it
-	costs  []roofline.Cost
-	each   []addend      // what each kernel adds
-	errors []kernelError // half-widths of the kernels of the step that were priced, those of equal work together
-	place  int           // place of the part in the step
-	bare   bool          // Predictor.bare
-
-	text     roofline.Kernel // ofText prices it
-	textCost roofline.Cost   // cost of the kernel text
+	step  operator.Step // Step points to it
+	costs []roofline.Cost
 }
 
 // Launch appends a kernel of a class that does operator i.

@@ -51,6 +51,26 @@ type Phase struct {
 	Traffic    unit.Bytes                       `json:"traffic_bytes"` // bytes between memory and one rank of each stage
 	Compulsory unit.Bytes                       `json:"-"`             // part of the traffic that is weights, KV cache and state
 	Wire       unit.Bytes                       `json:"wire_bytes"`    // bytes that one rank of each stage sends
+	Depends    Dependence                       `json:"-"`
+}
+
+// A Dependence is the derivative of a phase's time by the logarithm of what a resource takes for its work: a resource that is a percent
+// slower lengthens the phase by a percent of it.
+type Dependence struct {
+	Compute, Memory, Network unit.Seconds
+	Power                    unit.Seconds // the power limit, a percent lower
+	Launch                   unit.Seconds // fixed times of kernels and collectives
+	Host                     unit.Seconds // times of the host that show
+}
+
+// Add adds n times u.
+func (d *Dependence) Add(u *Dependence, n float64) {
+	d.Compute += u.Compute.Times(n)
+	d.Memory += u.Memory.Times(n)
+	d.Network += u.Network.Times(n)
+	d.Power += u.Power.Times(n)
+	d.Launch += u.Launch.Times(n)
+	d.Host += u.Host.Times(n)
 }
 
 // An Estimate is the answer to a Case.
@@ -121,86 +141,68 @@ func Predict(c *Case) (Estimate, error) {
 
 // Predict answers for one workload.
 func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
-	if err := w.Check(p.Par.MicroBatches); err != nil {
-		return e, err
-	}
-	runs, decode := p.Prefill(w), total{}
-	prefill := p.prefill(&runs)
-	if w.GenLen > 1 {
-		run := p.decoding(w)
-		decode = p.decode(&run)
-	}
-	p.fill(&e, w, &prefill, &decode, widths{p.machine.Cal.PrefillError, p.machine.Cal.DecodeError})
-	return e, nil
+	e, _, _, err = p.predict(w, estimate)
+	return e, err
 }
 
-func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
+// Fitting is Predict. An estimate that does not fit in memory has its memory and GPUs alone, which take no work.
+func (p *Predictor) Fitting(w *Workload) (Estimate, error) {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
+		return Estimate{}, err
+	}
+	if m := p.memory(w); !m.Fits() {
+		return Estimate{Memory: m, GPUs: p.Par.GPUs()}, nil
+	}
+	return p.Predict(w)
+}
+
+// predict answers for one workload, with the sums over both phases.
+func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode total, err error) {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
+		return e, prefill, decode, err
+	}
+	r := runner{p: p, detail: d, budget: maxSteps}
+	r.prefill(&prefill, w)
+	parts := float64(p.Par.MicroBatches)
+	p.limit(&prefill, parts, true)
+	if w.GenLen > 1 {
+		r.sum(&decode, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1, Times: 1})
+		p.limit(&decode, parts, false)
+	}
 	e.Memory = p.memory(w)
 	each := float64(p.Par.TP*p.Par.PP) / float64(w.Batch)
 	e.Energy = energy.Of(prefill.draws(p.machine, p.Par), decode.draws(p.machine, p.Par), prefill.Expected, decode.Expected, w.GenLen-1, each)
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
-	p.assemble(e, w, prefill, decode, off)
+	p.assemble(&e, w, &prefill, &decode)
+	return e, prefill, decode, nil
 }
 
 func (p *Predictor) memory(w *Workload) Memory {
 	return p.footprint.Memory(w, p.machine.Budget, p.machine.room())
 }
 
-// prefill sums the steps of the prompts.
-func (p *Predictor) prefill(runs *[2]operator.Run) (t total) {
-	r := runner{p: p, budget: maxSteps}
-	r.prefill(&t, runs)
-	p.limit(&t, float64(p.Par.MicroBatches), true)
-	return t
-}
-
-// decoding is the steps of the tokens after the first.
-func (p *Predictor) decoding(w *Workload) operator.Run {
-	return operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1}
-}
-
-// decode sums the steps of the tokens after the first.
-func (p *Predictor) decode(run *operator.Run) (t total) {
-	r := runner{p: p, budget: maxSteps}
-	r.sum(&t, run)
-	p.limit(&t, float64(p.Par.MicroBatches), false)
-	return t
-}
-
-// limit turns the sum over the steps of one of so many micro-batches into a phase of all of them, no
-// GPU of which draws more than its power limit.
-func (p *Predictor) limit(t *total, parts float64, prefill bool) {
-	t.limit(p.machine)
-	for i := range t.stage[:t.numStages] {
-		t.stage[i].limit(p.machine)
-	}
-	t.pipeline(parts, prefill)
-}
-
 // prefill sums the steps of the prompts of a micro-batch.
-func (r *runner) prefill(all *total, runs *[2]operator.Run) {
-	for i := range runs {
-		if run := &runs[i]; run.Steps > 0 {
-			var sum total
-			r.sum(&sum, run)
-			all.add(&sum, run.Times)
+func (r *runner) prefill(all *total, w *Workload) {
+	for _, run := range r.p.Prefill(w) {
+		if run.Steps > 0 {
+			r.sum(all, &run)
 		}
 	}
-	request := r.p.RequestTime()
-	all.waitsForHost(request)
-	all.exposed += request
+	request := r.p.requestTime()
+	all.waitsForHost(&request, &all.slopes)
+	all.exposed += request.sum()
 }
 
 // assemble turns the sums into the answer.
-func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, width widths) {
+func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	par := p.Par
 	e.GPUs, e.Tokens = par.GPUs(), w.GenLen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = p.span(prefill.least, prefill.Expected, p.hostError(prefill, width.prefill))
+	e.TTFT = p.span(prefill.least, prefill.Expected, p.hostError(prefill, p.within(prefill, p.machine.Cal.PrefillError)))
 	e.TTLT = e.TTFT
 	if w.GenLen > 1 {
 		e.Decode = phase(decode, 1/float64(w.GenLen-1))
-		off := p.hostError(decode, width.decode)
+		off := p.hostError(decode, p.within(decode, p.machine.Cal.DecodeError))
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.Expected, off)
 		e.TTLT.Floor += all.Floor
@@ -239,6 +241,8 @@ func phase(t *total, share float64) Phase {
 		Traffic: t.Work.Traffic().Times(share), Compulsory: t.Work.Compulsory().Times(share),
 		Wire: (t.Work.Wire + t.Work.NodeWire).Times(share),
 	}
+	depends := t.depends()
+	p.Depends.Add(&depends, share)
 	for i := range t.bound {
 		p.Bounds[i] = t.bound[i].Times(share)
 		if p.Bounds[i] > p.Bounds[p.Bound] {
@@ -251,5 +255,6 @@ func phase(t *total, share float64) Phase {
 // RequestTime is the time that the first token of a request takes besides the steps of its
 // prompt: the request's way to the engine, and the token's way back.
 func (p *Predictor) RequestTime() unit.Seconds {
-	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
+	request := p.requestTime()
+	return request.sum()
 }

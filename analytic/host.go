@@ -6,47 +6,96 @@ import (
 	"llmprof/unit"
 )
 
+// A hostTime is time of the host, by the constants that it is made of.
+type hostTime struct {
+	terms [4]hostTerm
+	n     int
+}
+
+// A hostTerm is the time of the host that one constant gives.
+type hostTerm struct {
+	by   roofline.Constant
+	time unit.Seconds
+}
+
+// add adds a constant so many times.
+func (h *hostTime) add(m *Machine, by roofline.Constant, times float64) {
+	h.terms[h.n] = hostTerm{by, m.seconds(by).Times(times)}
+	h.n++
+}
+
+// sum is the time.
+func (h *hostTime) sum() (t unit.Seconds) {
+	for _, x := range h.terms[:h.n] {
+		t += x.time
+	}
+	return t
+}
+
+// slopes adds the derivatives of the time by its constants.
+func (h *hostTime) slopes(s *roofline.Slopes) {
+	for _, x := range h.terms[:h.n] {
+		s.By[x.by] += x.time
+	}
+}
+
 // launch lifts the time of a stage to the time of the host, if that is longer than the time of
-// the kernels. A kernel outside a CUDA graph begins later than one within, even if the host is
-// ahead of the GPU.
-func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
+// the kernels, and the derivatives with it, which are nil where nobody asks for them. A kernel outside a CUDA graph begins later than one
+// within, even if the host is ahead of the GPU.
+func (p *Predictor) launch(stage *timing, slopes *roofline.Slopes, s *operator.Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
-	t.Piece.Mark(stage.floor.Slowest())
-	stage.host = p.host(stage, s)
+	host := p.host(stage, s)
+	stage.host = host.sum()
 	if stage.host > stage.Expected {
 		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
-		t.Piece.Mark(1 | stage.hide(stage.host-stage.Expected))
+		stage.hide(stage.host - stage.Expected)
 		stage.Expected = stage.host
+		if slopes != nil {
+			*slopes = roofline.Slopes{}
+			host.slopes(slopes)
+		}
 	}
 	if !s.Decode() || !m.Engine.Profile().Graph {
-		stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
+		var later hostTime
+		later.add(m, roofline.StreamNode, stage.launches)
+		stage.waitsForHost(&later, slopes)
 	}
 }
 
 // host is the time of the host for a step while the GPU works: launches and, with
 // asynchronous scheduling, the other work for a decode step. That work hides behind launches where there is no CUDA graph, as in
 // steps with prompts, which have it beside their launches where the next step is launched before the tokens are handed out.
-func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
-	m := p.machine
-	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
-	switch e := m.Engine.Profile(); {
+func (p *Predictor) host(t *timing, s *operator.Step) (h hostTime) {
+	m, e := p.machine, p.machine.Engine.Profile()
+	eager := func() {
+		h.add(m, roofline.HostLaunch, t.launches)
+		h.add(m, roofline.HostDispatch, t.calls)
+	}
+	async := func() {
+		if !e.Blocking {
+			h.add(m, roofline.HostAsync, 1)
+		}
+	}
+	switch {
 	case s.Decode() && e.Graph:
-		return p.async(s)
+		async()
 	case s.Decode() && !e.Blocking:
-		return max(p.machine.seconds(roofline.HostAsync), eager) + p.between(s)
+		if eager(); h.sum() < m.seconds(roofline.HostAsync) {
+			h = hostTime{}
+			async()
+		}
 	case e.Ahead:
-		return p.async(s) + eager
+		async()
+		eager()
+	default:
+		eager()
+		return h
 	}
-	return eager
-}
-
-// async is the time of the host for a step besides launches, with asynchronous scheduling.
-func (p *Predictor) async(s *operator.Step) unit.Seconds {
-	if p.machine.Engine.Profile().Blocking {
-		return 0
+	if !e.Blocking {
+		h.add(m, roofline.HostSequence, s.Batch)
 	}
-	return p.machine.seconds(roofline.HostAsync) + p.between(s)
+	return h
 }
 
 // between is the time of the host between two steps of which the second has prompts, with asynchronous scheduling: the host
@@ -59,21 +108,34 @@ func (p *Predictor) between(s *operator.Step) unit.Seconds {
 	return p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 
+// afterStep is the time of the host after each step, which no kernel hides.
+func (p *Predictor) afterStep(s *operator.Step) (h hostTime) {
+	h.add(p.machine, roofline.HostStep, 1)
+	if p.machine.Engine.Profile().Blocking {
+		h.add(p.machine, roofline.HostSequence, s.Batch)
+	}
+	return h
+}
+
+// requestTime is RequestTime by its constants.
+func (p *Predictor) requestTime() (h hostTime) {
+	h.add(p.machine, roofline.HostAsync, 1)
+	h.add(p.machine, roofline.HostRequest, 1)
+	return h
+}
+
 // waitsForHost adds time of the host that the GPU does not hide.
-func (t *timing) waitsForHost(host unit.Seconds) {
-	t.Expected += host
-	t.bound[roofline.ByLaunch] += host
+func (t *timing) waitsForHost(host *hostTime, slopes *roofline.Slopes) {
+	time := host.sum()
+	t.Expected += time
+	t.bound[roofline.ByLaunch] += time
+	if slopes != nil {
+		host.slopes(slopes)
+	}
 }
 
 // hide takes from the cost of slower arithmetic the time that the GPU waits for launches, which
-// hides that much of it. The result identifies the linear piece.
-func (t *timing) hide(wait unit.Seconds) (what uint64) {
-	if wait >= t.Slower {
-		what |= 2
-	}
-	if wait >= t.Slowest {
-		what |= 4
-	}
+// hides that much of it.
+func (t *timing) hide(wait unit.Seconds) {
 	t.Slower, t.Slowest = max(t.Slower-wait, 0), max(t.Slowest-wait, 0)
-	return what
 }

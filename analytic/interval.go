@@ -1,10 +1,12 @@
 package analytic
 
 import (
+	"maps"
 	"math"
-	"sync"
+	"slices"
 
 	"llmprof/analytic/operator"
+	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -17,70 +19,89 @@ type Span struct {
 	High     unit.Seconds `json:"high"`
 }
 
-// A widths is the half-widths of the intervals of the kernels' times in both phases, as
-// shares of the expected times. They do not include errors of the engine and of its host.
-type widths struct{ prefill, decode float64 }
+// A basis says what the interval of an estimate rests on.
+type basis struct {
+	fitted  bool      // there is a calibration
+	serves  bool      // the calibration timed the kernels of the engine and its host
+	foreign bool      // the calibration timed the kernels of another engine, rather than a library's
+	host    bool      // the calibration timed the launches of this host
+	slow    []slowEnd // uncertain constants
+}
 
-// widths works out the half-widths for a workload.
-func (p *Prepared) widths(w *Workload) (off widths) {
-	cal := &p.machine.Cal
-	board := cal.Board
-	if p.Scheme.Act == unit.FP32 {
-		board = 0 // no operator table has products in FP32
+// A slowEnd is by how much longer the terms take that constants stretch, each at the slow end of its interval, all of them together.
+type slowEnd map[roofline.Constant]float64
+
+// rest makes the intervals of a machine rest on a calibration.
+func (m *Machine) rest(f *hardware.CalibrationFile) error {
+	e := m.Engine.Profile()
+	b := &m.basis
+	b.fitted, b.serves = true, f.Serves(e.Engine()) && f.Tables == nil // tables of operators contain nothing of the host
+	b.foreign = f.Engine != "" && !f.Serves(e.Engine())
+	b.host = b.serves && f.Values[roofline.HostLaunch.String()].Value > 0
+	moved, err := f.Moved(m.GPU, e.Engine())
+	for i := range moved {
+		if k := roofline.ConstantOf(moved[i].Key); k != roofline.None {
+			m.Cal.Fitted[k] = true // what the file leaves at its default is moved by the board's error, which counts once
+		}
+		e.Set(m.GPU, &moved[i].Calibration)
+		if s := m.slower(&moved[i].Constants); len(s) > 0 {
+			b.slow = append(b.slow, s)
+		}
 	}
-	p.prefills(w)
-	off.prefill = p.machines.within(&p.prompt.timing, p.promptOff, board, cal.PrefillError)
-	if w.GenLen == 1 { // the workload has no decode step
-		off.decode = off.prefill
-		return off
+	return err
+}
+
+// slower is by how much longer the terms of each constant take that differs from the machine's.
+func (m *Machine) slower(other *roofline.Constants) slowEnd {
+	s := slowEnd{}
+	for _, k := range roofline.All() {
+		base := m.Cal.Constants[k]
+		switch {
+		case other[k] == base || base == 0:
+		case k.Info().Quantity == roofline.Share:
+			s[k] = base/other[k] - 1
+		default:
+			s[k] = other[k]/base - 1
+		}
 	}
-	decode := p.decodes(w)
-	run := p.decoding(w)
-	constants := spread(p.moved, decode, func(m *Predictor) total { return m.decode(&run) })
-	off.decode = p.machines.within(&decode.timing, constants, board, cal.DecodeError)
+	return s
+}
+
+// spread is the relative change of a phase's time where each uncertain constant moves to the slow end of its 90 % interval, all
+// changes added in quadrature, as independent errors are.
+func (b *basis) spread(t *total) (off float64) {
+	for _, s := range b.slow {
+		var more unit.Seconds
+		for _, k := range slices.Sorted(maps.Keys(s)) {
+			more += t.slopes.By[k].Times(s[k])
+		}
+		off = math.Hypot(off, float64(more/t.Expected))
+	}
 	return off
 }
 
-// within is the half-width of an interval where constants are off by so much. An engine's calibration on this kind of GPU knows no
-// other error than that and the scatter of shapes. Without one, the error of the board is added in quadrature, for as much of the time as
+// within is the half-width of the interval of a phase, as a share of its expected time, without errors of the engine and of its host.
+// An engine's calibration on this kind of GPU knows no
+// other error than that of its constants and the scatter of shapes. Without one, the error of the board is added in quadrature, for as
+// much of the time as
 // kernels take whose constants were not read off the board, and for all of it where a file is of the kernels of another engine. Where no
 // operators of the board were timed either, the half-width is at least the error that its generation of GPUs has.
-func (a *Machines) within(t *timing, constants, board, generation float64) float64 {
-	off := math.Hypot(constants, t.scattered())
+func (p *Predictor) within(t *total, generation float64) float64 {
+	b, board := &p.machine.basis, p.machine.Cal.Board
+	if p.Scheme.Act == unit.FP32 {
+		board = 0 // no operator table has products in FP32
+	}
+	off := math.Hypot(b.spread(t), t.share(t.scatter))
 	switch {
-	case a.fitted && a.serves:
+	case b.fitted && b.serves:
 		return off
-	case board > 0 && a.foreign:
+	case board > 0 && b.foreign:
 		return math.Hypot(off, board)
 	case board > 0:
 		return math.Hypot(off, board*t.share(t.unfitted))
 	}
 	return max(off, generation)
 }
-
-// spread is the relative change of a phase's time if each constant that it depends on moves
-// to the slow end of its interval, all changes added in quadrature.
-func spread(moved []*Predictor, base *total, phase func(*Predictor) total) (off float64) {
-	for i := range moved {
-		if m := moved[i]; m.changed&(base.constants|beyondKernels()) != 0 {
-			t := phase(m)
-			off = math.Hypot(off, float64(max(t.Expected, t.least)/max(base.Expected, base.least))-1)
-		}
-	}
-	return off
-}
-
-// beyondKernels are constants that every phase depends on, whatever its kernels: constants of the
-// host, and constants that say how far the power limit slows arithmetic.
-var beyondKernels = sync.OnceValue(func() roofline.Set {
-	all := roofline.SetOf(roofline.GEMMCompute, roofline.GEMMSustained, roofline.GEMMMemory)
-	for _, k := range roofline.All() {
-		if k.Info().Engine {
-			all |= roofline.SetOf(k)
-		}
-	}
-	return all
-})
 
 // quantizedExperts is the relative error of grouped GEMMs of quantized experts that are priced
 // with the constants of experts in 16 bits: the 90th percentile over the experts in 8 and 4 bits of all
@@ -109,40 +130,50 @@ func (m *Machine) halfWidth(k *Kernel, c *roofline.Cost) float64 {
 	return math.Hypot(time*m.Cal.Residuals[by], start)
 }
 
-// share is a part of the kernels' time, as a share of it.
-func (t *timing) share(part unit.Seconds) float64 {
-	if t.kernels == 0 {
-		return 0
-	}
-	return float64(part / t.kernels)
+// A kernelError is the half-widths of the times of kernels of equal work, which add up.
+type kernelError struct {
+	class  roofline.Class
+	scheme roofline.Scheme
+	shape  roofline.Shape
+	work   roofline.Work
+	off    float64
 }
 
-// scattered is the half-width of a phase's interval that the residuals of its kernels' laws
-// give, as a share of the kernels' time.
-func (t *timing) scattered() float64 { return t.share(t.scatter) }
+// sharedError is the half-widths of the kernels of the step before k whose work is equal to that of k, as that of both
+// all-reduces of a layer is. Their errors are equal too, and so add up before they are squared.
+func (w *walk) sharedError(k *roofline.Kernel, off float64) (before float64) {
+	for i := range w.errors {
+		if e := &w.errors[i]; e.class == k.Class && e.scheme == k.Scheme && e.shape == k.Shape && e.work == k.Work {
+			before, e.off = e.off, e.off+off
+			return before
+		}
+	}
+	w.errors = append(w.errors, kernelError{k.Class, k.Scheme, k.Shape, k.Work, off})
+	return 0
+}
 
 // less is the time that a kernel takes less at the fast end of the interval. Kernels of shared experts take no time there where they
 // overlap with the routed experts. Some releases of an engine overlap them and others do not (docs/validation.md).
-func (l *Lowering) less(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
+func (w *walk) less(k *Kernel, c *roofline.Cost) unit.Seconds {
 	if k.Overlapped {
 		return c.Time
 	}
-	return l.ofText(k, c, m)
+	return w.ofText(k, c)
 }
 
 // ofText is the time that a kernel of experts takes less if its tokens choose them as those of a text do, which
 // are sent to fewer distinct ones. It is 0 where the popularity of the experts is given.
-func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
+func (w *walk) ofText(k *Kernel, c *roofline.Cost) unit.Seconds {
 	s := &k.Shape
-	if s.Hit == 0 || !l.Step.Evenly() {
+	if s.Hit == 0 || !w.Step.Evenly() {
 		return 0
 	}
-	text, share := &l.text, operator.DistinctInText(s.Experts, s.TopK, s.Tokens)
+	text, share := &w.text, operator.DistinctInText(s.Experts, s.TopK, s.Tokens)
 	*text = k.Kernel
 	text.Work.Weights = text.Work.Weights.Times(share)
 	text.Shape.Hit *= share
-	m.prices.Price(&l.textCost, text)
-	return max(c.Time-l.textCost.Time, 0)
+	w.p.machine.prices.Price(&w.textCost, text)
+	return max(c.Time-w.textCost.Time, 0)
 }
 
 // An ends is the distances of both ends of an interval from the expected time, as shares of that time.
@@ -156,7 +187,7 @@ func (p *Predictor) hostError(t *total, off float64) ends {
 	// Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
 	fast := math.Hypot(off, t.share(t.uneven))
 	x := e.HostError
-	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
+	if p.machine.basis.host || x == 0 { // a calibration timed this host: its error is within off
 		return ends{fast, off}
 	}
 	slow := x

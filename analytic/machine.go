@@ -22,7 +22,7 @@ type Machine struct {
 
 	prices *roofline.Machine
 	energy.Power
-	hostKnown bool // the calibration timed the launches of this host
+	basis basis
 }
 
 // NewMachine prepares a GPU for estimates.
@@ -57,8 +57,35 @@ func (m *Machine) With(c hardware.Calibration) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	other.hostKnown = m.hostKnown
+	other.basis = m.basis
 	return other, nil
+}
+
+// Calibrated is a GPU by the constants of a calibration, or by the defaults of its
+// generation if there is none.
+func Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
+	cal, err := Constants(g, e, f)
+	if err != nil {
+		return nil, err
+	}
+	m, err := NewMachine(g, cal, e)
+	if err != nil || f == nil {
+		return m, err
+	}
+	return m, m.rest(f)
+}
+
+// Constants are the constants of a GPU and an engine: of a calibration file, else of the GPU's
+// generation. Constants that neither has are the engine's.
+func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardware.Calibration, err error) {
+	c = hardware.DefaultCalibration(g)
+	if f != nil {
+		if c, err = f.Apply(g, e.Profile().Engine()); err != nil {
+			return c, err
+		}
+	}
+	e.Profile().Set(g, &c)
+	return c, nil
 }
 
 // Peaks are the rates of the GPU's data sheet.

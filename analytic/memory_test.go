@@ -12,7 +12,7 @@ import (
 func TestPreparedManyPrefills(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 1))
 	c := testCase(t, "llama3.1-8b", "a100", 1, 1)
-	all, err := analytic.NewMachines(c.Machine.GPU, casetest.Engine(t, "vllm"), nil)
+	all, err := analytic.Calibrated(c.Machine.GPU, casetest.Engine(t, "vllm"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package analytic
 
 import (
 	"llmprof/analytic/operator"
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -11,17 +10,10 @@ import (
 // split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
 	operator.Shard
-	machine         *Machine
-	price           unit.DollarsPerHour
-	layers          int
-	footprint       operator.Footprint
-	bare            bool         // steps have times and energies alone: no counts, floors, and widths of intervals
-	anyMicroBatches bool         // steps have the sums that any number of micro-batches asks for
-	fixedCache      bool         // kernels depend on Step.Cache
-	steps           *stepMemory  // steps that were priced on the machine of steps.base; nil where none is remembered
-	changed         roofline.Set // constants in which the machine differs from that one
-	shifted         int          // number of the machine in moves of steps.base, from 1; 0 where it is that of steps.base
-	moves           *moves       // machines on which kernels are priced too; nil without any
+	machine   *Machine
+	price     unit.DollarsPerHour
+	layers    int
+	footprint operator.Footprint
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
@@ -44,7 +36,6 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Grain = e.Padding(g)
 	}
-	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), reserved))
 	return p, nil
 }
@@ -55,21 +46,12 @@ func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Shard.Prefil
 // Budget is the most tokens of a step of the engine; 0 for no limit.
 func (p *Predictor) Budget() float64 { return float64(p.machine.Budget) }
 
-// A Visit sees the kernels of a part of a step and their costs.
-type Visit func(l *Lowering, costs []roofline.Cost)
-
-// Walk shows the kernels of a step, part by part.
-func (p *Predictor) Walk(s *operator.Step, see Visit) {
-	var all partSums
-	p.walk(&all, s, see)
-}
-
 // StepTime is the time of a step in which each of batch sequences gains fresh tokens after
 // past ones, with the scores of logits positions of each.
 func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.Step(batch, fresh, past, logits)
 	var t total
-	p.step(&t, &s)
+	p.step(&t, &s, times)
 	t.limit(p.machine)
 	return t.Expected
 }

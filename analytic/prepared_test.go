@@ -61,7 +61,7 @@ func TestPreparedSeries(t *testing.T) {
 		f := builtIn(t, g, x.engine)
 		c := testCase(t, x.model, x.gpu, 1, x.tp)
 		c.Parallel.PP = x.pp
-		all, err := analytic.NewMachines(g, e, f)
+		all, err := analytic.Calibrated(g, e, f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestPreparedSeries(t *testing.T) {
 func TestPreparedFixedCache(t *testing.T) {
 	for _, engine := range []string{"native", "transformers-graph"} {
 		g, e := casetest.GPU(t, "h100"), casetest.Engine(t, engine)
-		all, err := analytic.NewMachines(g, e, builtIn(t, g, engine))
+		all, err := analytic.Calibrated(g, e, builtIn(t, g, engine))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func BenchmarkPreparedSeries(b *testing.B) {
 	for _, x := range []struct{ name, gpu, engine string }{{"default", "a100", "vllm"}, {"measured", "h200", "native"}} {
 		g, e := casetest.GPU(b, x.gpu), casetest.Engine(b, x.engine)
 		c := testCase(b, "llama3.1-8b", x.gpu, 1, 1)
-		all, err := analytic.NewMachines(g, e, builtIn(b, g, x.engine))
+		all, err := analytic.Calibrated(g, e, builtIn(b, g, x.engine))
 		if err != nil {
 			b.Fatal(err)
 		}

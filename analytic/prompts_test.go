@@ -15,14 +15,14 @@ import (
 )
 
 // prepared is a case with the intervals that users see.
-func prepared(t *testing.T, c *analytic.Case) *analytic.Prepared {
+func prepared(t *testing.T, c *analytic.Case) *analytic.Predictor {
 	t.Helper()
 	g, e := c.Machine.GPU, c.Machine.Engine
 	f, err := hardware.BuiltIn(llmprof.Calibrations, g, e.Profile().Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := analytic.NewMachines(g, e, f)
+	all, err := analytic.Calibrated(g, e, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestLongerPromptsTakeNoLess(t *testing.T) {
 // laws of the two ways are off by other shares.
 type threshold struct{ kernels, sums string }
 
-func thresholds(p *analytic.Prepared, w *analytic.Workload) (all threshold) {
+func thresholds(p *analytic.Predictor, w *analytic.Workload) (all threshold) {
 	for _, r := range p.Prefill(w) {
 		if r.Steps == 0 {
 			continue

@@ -1,45 +1,87 @@
 package analytic
 
-import "llmprof/analytic/operator"
+import (
+	"math"
 
-// maxSteps is how many steps a run may price one by one; only windows of a few
+	"llmprof/analytic/operator"
+	"llmprof/unit"
+)
+
+// straight is how far the time of a run may be off, as a share of it, because steps between those that were priced are not.
+const straight = 1e-4
+
+// maxSteps is how many steps a run may price before the rest is taken as linear; only windows of a few
 // tokens under answers of millions come near it.
 const maxSteps = 20000
 
 // A runner sums runs of steps.
+//
+// A run is cut where the formula of a layer changes, as where a window fills (operator.Rank.Bends). Between two cuts every resource of
+// every kernel is linear in the context. A kernel's time is a maximum, or the root of a sum of squares, of such functions, which is
+// convex, and so is the sum over the kernels, the host's time beside them included. For a convex f and n steps,
+//
+//	n · f(middle) <= sum of f <= n · (f(first) + f(last)) / 2
+//
+// (Hermite and Hadamard). Where the two are closer than straight, the sum is taken by Simpson's rule, which lies between them and
+// is exact if f is linear. Else the run is halved.
 type runner struct {
 	p      *Predictor
-	budget int // steps that it may still price before the rest is taken as linear
+	detail detail
+	budget int // steps that it may still price
 }
 
-// sum prices the first and the last step of a run, and halves the run if they do not lie on one
-// linear piece.
+// sum adds the steps of a run.
 func (r *runner) sum(all *total, run *operator.Run) {
-	var first, last total
-	r.p.step(&first, &run.First)
-	if run.Steps == 1 {
-		all.add(&first, 1)
-		return
+	for _, piece := range run.Straight(r.p.Bends(run)) {
+		r.piece(all, &piece)
 	}
-	end := run.Last()
-	r.p.step(&last, &end)
-	r.between(all, run, &first, &last)
 }
 
-// between adds the steps of a run: their number times the mean of first and last if both lie on
-// one piece, else the sums of the two halves. A run of two steps is their sum in either case.
-func (r *runner) between(all *total, run *operator.Run, first, last *total) {
-	if run.Steps <= 2 || first.Piece == last.Piece || r.budget <= 0 {
-		all.add(first, float64(run.Steps)/2)
-		all.add(last, float64(run.Steps)/2)
+// piece adds the steps of a run without a cut.
+func (r *runner) piece(all *total, run *operator.Run) {
+	first := r.step(run, 0)
+	if run.Steps == 1 {
+		all.add(first, run.Times)
 		return
 	}
-	r.budget -= 2
-	left, right := run.Halves()
-	end := left.Last()
-	var leftEnd, rightBegin total
-	r.p.step(&leftEnd, &end)
-	r.p.step(&rightBegin, &right.First)
-	r.between(all, &left, first, &leftEnd)
-	r.between(all, &right, &rightBegin, last)
+	r.between(all, run, first, r.step(run, float64(run.Steps-1)))
+}
+
+// step prices step n of a run, which may lie in the middle of two.
+func (r *runner) step(run *operator.Run, n float64) *total {
+	r.budget--
+	t, s := new(total), run.At(n)
+	r.p.step(t, &s, r.detail)
+	return t
+}
+
+// between adds the steps of a run of two or more, whose first and last are priced.
+func (r *runner) between(all *total, run *operator.Run, first, last *total) {
+	n := float64(run.Steps) * run.Times
+	if run.Steps == 2 || r.budget <= 0 {
+		all.add(first, n/2)
+		all.add(last, n/2)
+		return
+	}
+	middle := r.step(run, float64(run.Steps-1)/2)
+	if run.Steps == 3 {
+		all.add(first, run.Times)
+		all.add(middle, run.Times)
+		all.add(last, run.Times)
+		return
+	}
+	if onLine(first.Expected, middle.Expected, last.Expected) && onLine(first.least, middle.least, last.least) {
+		all.add(first, n/6)
+		all.add(middle, n*2/3)
+		all.add(last, n/6)
+		return
+	}
+	left, right := run.Split(run.Steps / 2)
+	r.between(all, &left, first, r.step(&left, float64(left.Steps-1)))
+	r.between(all, &right, r.step(&right, 0), last)
+}
+
+// onLine reports whether the middle of three times is the mean of the others, as far as it has to be.
+func onLine(first, middle, last unit.Seconds) bool {
+	return math.Abs(float64((first+last)/2-middle)) <= straight*float64(middle)
 }

@@ -41,20 +41,18 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 // StepBeside is StepCost where that of the groups that decode, which a pipeline's turn with prompts is worked out from, is known; nil
 // where it is not.
 func (p *Predictor) StepBeside(decodes *StepCost, groups []operator.Group, together float64) StepCost {
-	bare := *p
-	bare.bare, bare.steps = true, nil
 	if p.Par.MicroBatches > 1 {
-		return bare.pipelined(decodes, groups, together)
+		return p.pipelined(decodes, groups, together)
 	}
-	return bare.cost(groups, together)
+	return p.cost(groups, together)
 }
 
-// cost prices a step of several groups by a predictor without counts, and without micro-batches.
+// cost prices a step of several groups, without micro-batches.
 func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	s := p.Mixed(groups)
 	s.Together = together
 	var t total
-	p.step(&t, &s)
+	p.step(&t, &s, times)
 	c := StepCost{}
 	c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
 	if !s.Decode() {
@@ -69,7 +67,8 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 		c.Stage = max(c.Stage, t.stage[i].Expected)
 	}
 	if wait := p.RequestTime(); wait > 0 && !s.Decode() {
-		rested.waitsForHost(wait)
+		request := p.requestTime()
+		rested.waitsForHost(&request, nil)
 		rested.limit(p.machine)
 		c.Spared.Time = t.throttled - rested.throttled
 		c.Spared.Energy = c.Energy - p.drawn(&rested) + p.idle(wait)
@@ -122,7 +121,7 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 	s := p.Mixed(groups)
 	s.Together = together
 	var t total
-	p.step(&t, &s)
+	p.step(&t, &s, times)
 	p.limit(&t, parts, false)
 	return StepCost{Time: t.Expected, Energy: p.drawn(&t.timing)}
 }
@@ -131,7 +130,7 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 func (p *Predictor) OneBatch() *Predictor {
 	one, par := *p, *p.Par
 	par.MicroBatches = 1
-	one.Par, one.steps, one.moves, one.shifted = &par, nil, nil, 0
+	one.Par = &par
 	return &one
 }
 

@@ -10,20 +10,60 @@ import (
 	"llmprof/unit"
 )
 
-// lowerings keeps Lowerings, whose slices need not grow again.
-var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
+// A detail is how much a walk finds out.
+type detail uint8
+
+// Each detail has all of those before it.
+const (
+	times     detail = iota // time and energy
+	estimate                // work, floors, and what intervals follow from
+	operators               // the same by operator
+)
+
+// A walk is one pass over the kernels of a step.
+type walk struct {
+	Lowering
+	p      *Predictor
+	detail detail
+	apart  bool          // the stages of a pipeline are priced apart, as those of several micro-batches and those of a server's steps
+	part   partTimings   // times of the parts then
+	errors []kernelError // half-widths of the kernels of the step that were priced, those of equal work together
+	kind   int           // number of the kind of layer
+
+	text     roofline.Kernel // ofText prices it
+	textCost roofline.Cost   // cost of the kernel text
+}
+
+// walks keeps walks, whose slices need not grow again.
+var walks = sync.Pool{New: func() any { return new(walk) }}
+
+// A Visit sees the kernels of a part of a step and their costs.
+type Visit func(l *Lowering, costs []roofline.Cost)
+
+// Walk shows the kernels of a step, part by part.
+func (p *Predictor) Walk(s *operator.Step, see Visit) {
+	var all total
+	p.walk(&all, s, times, see)
+}
 
 // walk lists the operators of each part of a step, all stages of the pipeline one after
 // the other, lets the engine lower them to kernels, and adds what these cost to all. Every
 // estimate and every report is such a walk.
-func (p *Predictor) walk(all *partSums, s *operator.Step, see Visit) {
-	l := lowerings.Get().(*Lowering)
-	l.errors = l.errors[:0]
+func (p *Predictor) walk(all *total, s *operator.Step, d detail, see Visit) {
+	w := walks.Get().(*walk)
+	w.p, w.detail, w.errors, w.kind, w.part = p, d, w.errors[:0], 0, partTimings{}
+	w.apart = p.Par.PP > 1 && (p.Par.MicroBatches > 1 || d == times)
 	for i := range p.parts() {
-		p.lower(l, s, i)
-		p.add(all, l, see)
+		w.lower(s, i)
+		w.price()
+		w.add(all)
+		if see != nil {
+			see(&w.Lowering, w.costs)
+		}
 	}
-	lowerings.Put(l)
+	all.scatter = unit.Seconds(math.Sqrt(all.variance))
+	w.host(all, s)
+	walks.Put(w)
 }
 
 // parts is the number of parts of a step. One part precedes the layers, each kind of layers is one,
@@ -36,9 +76,10 @@ func (p *Predictor) parts() int {
 	return n
 }
 
-// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to.
-func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
-	l.GPU, l.Constants, l.bare, l.place = p.machine.GPU, &p.machine.Cal.Constants, p.bare, i
+// lower lists the operators of part i of a step, and lets the engine lower them to kernels.
+func (w *walk) lower(s *operator.Step, i int) {
+	p, l := w.p, &w.Lowering
+	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
 	switch {
@@ -54,100 +95,86 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	l.Kernels = slices.Grow(l.Kernels[:0], len(l.Ops))
 	p.machine.Engine.Lower(l)
 	l.correctOps()
-	l.price(p.machine)
 }
 
 // price prices the kernels of a part.
-func (l *Lowering) price(m *Machine) {
-	more := max(len(l.Kernels)-len(l.costs), 0)
-	l.costs, l.each = slices.Grow(l.costs, more)[:len(l.Kernels)], slices.Grow(l.each, more)[:len(l.Kernels)]
-	for i := range l.Kernels {
-		k, c, a := &l.Kernels[i], &l.costs[i], &l.each[i]
-		m.prices.Price(c, &k.Kernel)
-		if a.set(k, c, m); !l.bare {
-			off := m.halfWidth(k, c)
-			a.variance, a.uneven = off*(off+2*l.sharedError(&k.Kernel, off)), l.less(k, c, m)
-		}
+func (w *walk) price() {
+	w.costs = slices.Grow(w.costs[:0], len(w.Kernels))[:len(w.Kernels)]
+	for i := range w.Kernels {
+		w.p.machine.prices.Price(&w.costs[i], &w.Kernels[i].Kernel)
 	}
 }
 
-// A kernelError is the half-widths of the times of kernels of equal work, which add up.
-type kernelError struct {
-	class  roofline.Class
-	scheme roofline.Scheme
-	shape  roofline.Shape
-	work   roofline.Work
-	off    float64
-}
-
-// sharedError is the half-widths of the kernels of the step before k whose work is equal to that of k, as that of both
-// all-reduces of a layer is. Their errors are equal too, and so add up before they are squared.
-func (l *Lowering) sharedError(k *roofline.Kernel, off float64) (before float64) {
-	for i := range l.errors {
-		if e := &l.errors[i]; e.class == k.Class && e.scheme == k.Scheme && e.shape == k.Shape && e.work == k.Work {
-			before, e.off = e.off, e.off+off
-			return before
+// add adds the operators and the kernels of a part to the sums of the step.
+func (w *walk) add(all *total) {
+	for i := range w.Kernels {
+		one := w.kernel(&w.Kernels[i], &w.costs[i])
+		all.timing.add(&one, 1)
+		if w.apart {
+			w.part[w.Part].add(&one, 1)
 		}
 	}
-	l.errors = append(l.errors, kernelError{k.Class, k.Scheme, k.Shape, k.Work, off})
-	return 0
-}
-
-// evaluate prices a step, which may be remembered, on a side of an engine's switch.
-func (p *Predictor) evaluate(t *total, s *operator.Step, switched bool) {
-	if p.steps != nil {
-		p.time(t, p.own(p.steps.find(s, switched)), s)
+	if w.detail < estimate {
 		return
 	}
-	var parts partSums
-	p.walk(&parts, s, nil)
-	from, to := p.asked()
-	p.time(t, parts[from:to], s)
-}
-
-// time sums the times of the kernels of a step, and adds those of the host.
-func (p *Predictor) time(t *total, parts []sums, s *operator.Step) {
-	first := &parts[0]
-	t.Sum, t.timing, t.constants = first.Sum, first.timing, first.constants
-	piece := first.piece + first.shifted(&t.timing, p.shifted)
-	for i := range parts[1:] {
-		piece += t.takes(&parts[1+i], p.shifted)
+	m := w.p.machine
+	for i := range w.costs {
+		m.prices.AddSlopes(&all.slopes, &w.costs[i])
 	}
-	t.Piece.Mark(piece)
-	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
-		t.Piece.Mark(1)
-	}
-	t.scatter = unit.Seconds(math.Sqrt(t.variance))
-	p.launch(t, &t.timing, s)
-	host := p.machine.seconds(roofline.HostStep)
-	if p.machine.Engine.Profile().Blocking {
-		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
-	}
-	t.exposed = host
-	if len(parts) > 1 {
-		all := p.timings(parts)
-		t.stages(&all, p.Par.PP, p.layers)
-		for i := range t.stage[:t.numStages] {
-			p.launch(t, &t.stage[i], s)
+	for i := range w.Ops {
+		o := &w.Ops[i]
+		all.AddOp(o)
+		o.AddFloor(&all.floor, m.Peaks(), o.Count)
+		if w.apart {
+			o.AddFloor(&w.part[w.Part].floor, m.Peaks(), o.Count)
 		}
-		t.stage[len(t.stage)-1].waitsForHost(host)
 	}
-	t.waitsForHost(host)
+	if w.detail == operators {
+		w.kind++
+		all.operators = w.charge(all.operators)
+	}
 }
 
-// timings is the times of the parts of a step.
-func (p *Predictor) timings(parts []sums) (all [operator.PartLast + 1]timing) {
-	for i := range parts {
-		all[i] = parts[i].timing
-		parts[i].shifted(&all[i], p.shifted)
+// kernel is what one kernel adds to the times of its step.
+func (w *walk) kernel(k *Kernel, c *roofline.Cost) (t timing) {
+	m := w.p.machine
+	t.kernels, t.bound[c.Bound] = c.Time, c.Time
+	if k.Phase == "" && !k.Graphed {
+		t.launches, t.calls = (k.Launches+k.Helpers+k.Pieces)*k.Count, k.Dispatches*k.Count
 	}
-	return all
+	m.Take(&t.Load, c)
+	if w.detail < estimate {
+		return t
+	}
+	off := m.halfWidth(k, c)
+	t.variance = off * (off + 2*w.sharedError(&k.Kernel, off))
+	t.uneven = w.less(k, c)
+	if !m.Cal.Fitted[c.Leads] {
+		t.unfitted = c.Time
+	}
+	return t
+}
+
+// host adds the time of the host to that of the kernels of a step, and works out the stages of a pipeline.
+func (w *walk) host(t *total, s *operator.Step) {
+	p := w.p
+	p.launch(&t.timing, &t.slopes, s)
+	after := p.afterStep(s)
+	t.exposed = after.sum()
+	if w.apart {
+		t.stages(&w.part, p.Par.PP, p.layers)
+		for i := range t.stage[:t.numStages] {
+			p.launch(&t.stage[i], nil, s)
+		}
+		t.stage[len(t.stage)-1].waitsForHost(&after, nil)
+	}
+	t.waitsForHost(&after, &t.slopes)
 }
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no less than
 // one of the largest batch before the switch.
-func (p *Predictor) step(t *total, s *operator.Step) {
-	p.evaluate(t, s, false)
+func (p *Predictor) step(t *total, s *operator.Step, d detail) {
+	p.walk(t, s, d, nil)
 	if !s.Decode() {
 		return
 	}
@@ -158,20 +185,21 @@ func (p *Predictor) step(t *total, s *operator.Step) {
 		small := *s
 		small.Batch = limit
 		var u total
-		p.evaluate(&u, &small, true)
-		t.constants |= u.constants
-		t.raise(&t.timing, &u.timing, limit)
+		p.walk(&u, &small, min(d, estimate), nil)
+		if u.Expected > t.Expected {
+			t.slopes = u.slopes
+		}
+		t.timing.raise(&u.timing)
 		for i := range t.stage[:t.numStages] {
-			t.raise(&t.stage[i], &u.stage[i], limit)
+			t.stage[i].raise(&u.stage[i])
 		}
 	}
 }
 
 // raise lifts the time of a part of the step to that with a smaller batch, at a switch.
-func (t *total) raise(part, small *timing, limit float64) {
-	if more := small.Expected - part.Expected; more > 0 {
-		part.Expected, part.raised = small.Expected, part.raised+more
-		part.bound[roofline.ByMemory] += more
-		t.Piece.Mark(uint64(limit))
+func (t *timing) raise(small *timing) {
+	if more := small.Expected - t.Expected; more > 0 {
+		t.Expected, t.raised = small.Expected, t.raised+more
+		t.bound[roofline.ByMemory] += more
 	}
 }

@@ -69,8 +69,8 @@ func (q *Request) serverOf(r *Row) (*serving.Server, error) {
 }
 
 // server is the server of a row.
-func (q *Request) server(card *Card, p *analytic.Prepared, r *Row) (*serving.Server, error) {
-	rules, err := engine.SchedulerOf(card.Machines.Machine.Engine.Profile().Engine(), card.GPU)
+func (q *Request) server(card *Card, p *analytic.Predictor, r *Row) (*serving.Server, error) {
+	rules, err := engine.SchedulerOf(card.Machine.Engine.Profile().Engine(), card.GPU)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (q *Request) server(card *Card, p *analytic.Prepared, r *Row) (*serving.Ser
 		rules.MaxSeqs = r.Limit
 	}
 	s := &serving.Server{
-		Predictor: p.Predictor, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext,
+		Predictor: p, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext,
 		ToHost: card.GPU.Bandwidth,
 	}
 	return s, q.speculate(s, card, r)

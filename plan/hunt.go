@@ -35,7 +35,6 @@ func (h *hunt) run(ctx context.Context) {
 		s := all[i]
 		s.begin(ctx)
 		if h.q.Top > 0 && len(s.open) > 0 {
-			s.prepared = nil
 			if h.q.rate() > 0 { // Clients that wait for their answers are simulated, and a probe of them saves less than it takes.
 				s.probe(ctx)
 			}
@@ -287,7 +286,6 @@ func (s *search) rivals(rows []Row) bool {
 	if s.card.Price == 0 || s.cut { // whose rows all cost more
 		return false
 	}
-	defer func() { s.prepared = nil }()
 	for i := 0; i < len(s.open); {
 		switch c := s.open[i]; {
 		case !s.rival(c, rows):

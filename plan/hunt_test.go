@@ -18,7 +18,7 @@ func answer(r *Result, top, perGPU int) (all []string) {
 		x := shown[i]
 		card := x.Card
 		x.Card, x.order = nil, 0
-		all = append(all, fmt.Sprintf("%s %s %+v", card.GPU.Key, card.Machines.Machine.Engine.Profile().Name, x))
+		all = append(all, fmt.Sprintf("%s %s %+v", card.GPU.Key, card.Machine.Engine.Profile().Name, x))
 	}
 	for i := range r.Rows {
 		if x := &r.Rows[i]; x.Prefill == 0 && shown[0].Prefill > 0 {

@@ -49,7 +49,7 @@ func (r *Row) budget() int {
 	if r.Budget > 0 {
 		return r.Budget
 	}
-	rules, err := engine.SchedulerOf(r.Card.Machines.Machine.Engine.Profile().Engine(), r.Card.GPU)
+	rules, err := engine.SchedulerOf(r.Card.Machine.Engine.Profile().Engine(), r.Card.GPU)
 	if err != nil {
 		rules, _ = engine.SchedulerOf("vllm", r.Card.GPU) // which is known
 	}
@@ -197,7 +197,7 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	if r.deepEP() {
 		a.add("--moe-a2a-backend", "deepep")
 	}
-	if engine.MultipliesByFlashInfer(r.Card.Machines.Machine.Engine) {
+	if engine.MultipliesByFlashInfer(r.Card.Machine.Engine) {
 		a.add("--fp8-gemm-backend", "flashinfer_trtllm")
 	}
 	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})

@@ -46,7 +46,7 @@ func (s *search) waits(r *Row) float64 {
 	if rate == 0 {
 		return 0
 	}
-	return float64(s.card.Machines.Machine.Waiting) * float64(r.GPUs) / rate / s.q.Gen.MeanLength() * s.lone(r)
+	return float64(s.card.Machine.Waiting) * float64(r.GPUs) / rate / s.q.Gen.MeanLength() * s.lone(r)
 }
 
 // lone is the part of the energy that is certain where replicas share experts at a rate: those of all serve a prompt that comes alone, so

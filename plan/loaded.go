@@ -186,7 +186,7 @@ func (s *search) leave(ends bool) {
 	case ends:
 		s.open = nil
 	}
-	s.prepared, s.passed = nil, nil
+	s.passed = nil
 }
 
 // forget frees what a deployment's steady states are worked out from.
@@ -245,14 +245,14 @@ func (s *search) screen(c *config) (open bool) {
 			return false
 		}
 	}
-	c.wave = s.wave(units.Predictor, c.Batch)
+	c.wave = s.wave(units, c.Batch)
 	c.wave.forget()
 	c.fits = e.Memory.MaxBatch
 	return true
 }
 
 // single bounds a request alone, which has a pipeline for itself.
-func (s *search) single(c *config, units *analytic.Prepared, e *analytic.Estimate) Spans {
+func (s *search) single(c *config, units *analytic.Predictor, e *analytic.Estimate) Spans {
 	if c.MicroBatches == 1 {
 		return s.q.single(units, e, c)
 	}
@@ -274,7 +274,7 @@ func (s *search) single(c *config, units *analytic.Prepared, e *analytic.Estimat
 // single bounds a request alone. Where lengths differ its time to the first token is the mean over prompts, and
 // it decodes as one of mean lengths does: longer answers take more time beyond that than shorter ones take less. Steady states
 // take all contexts to be their mean, which is less by up to 0.3 % in random cases (TestBounds).
-func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *config) Spans {
+func (q *Request) single(p *analytic.Predictor, mean *analytic.Estimate, c *config) Spans {
 	share := lone(p, c.Split.sharing(), q.Prompt.MeanLength())
 	s := Spans{plus(analytic.Span{}, mean.TTFT, share), mean.TPOT, plus(mean.TTLT, mean.TTFT, share-1)}
 	if q.fixed() {
@@ -295,7 +295,7 @@ func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *confi
 }
 
 // lone is what a prompt takes on one of so many replicas that share experts, as a share of what an estimate says, which has one on each.
-func lone(p *analytic.Prepared, replicas int, tokens float64) float64 {
+func lone(p *analytic.Predictor, replicas int, tokens float64) float64 {
 	if replicas == 1 {
 		return 1
 	}

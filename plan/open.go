@@ -60,7 +60,7 @@ func (s *search) refine(c *config) bool {
 	if err != nil {
 		return false
 	}
-	c.wave.p = units.Predictor
+	c.wave.p = units
 	defer c.wave.forget() // the priced steps of all deployments together would take too much memory
 	return s.atLeast(c, c.wave, c.fits)
 }

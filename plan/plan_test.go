@@ -24,12 +24,12 @@ func card(t testing.TB, gpu, by string) Card {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := analytic.NewMachines(g, e, f)
+	all, err := analytic.Calibrated(g, e, f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	price, _ := g.Price()
-	return Card{GPU: g, Price: price, Machines: all}
+	return Card{GPU: g, Price: price, Machine: all}
 }
 
 // request is one for a model on some cards in all formats that are tried.
@@ -91,7 +91,7 @@ func single(t *testing.T, q *Request, r *Row) bool {
 		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches,
 			GPUsPerNode: g.GPUsPerNode},
 	}
-	e := r.Card.Machines.Machine.Engine
+	e := r.Card.Machine.Engine
 	if engine.Runs(e, m, g, &scheme) != nil {
 		return false
 	}

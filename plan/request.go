@@ -96,13 +96,13 @@ func ParseObjective(s string) (Objective, error) {
 
 // A Card is a GPU that may be taken, with a model and an engine that run on it.
 type Card struct {
-	Model    *models.Model
-	Name     string // name that finds the model
-	Place    int    // place of the model among those that are asked for
-	GPU      *hardware.GPU
-	Price    unit.DollarsPerHour // price of one GPU; 0 where it is not known
-	Machines *analytic.Machines
-	Formats  []Formats // formats that are allowed on it
+	Model   *models.Model
+	Name    string // name that finds the model
+	Place   int    // place of the model among those that are asked for
+	GPU     *hardware.GPU
+	Price   unit.DollarsPerHour // price of one GPU; 0 where it is not known
+	Machine *analytic.Machine
+	Formats []Formats // formats that are allowed on it
 }
 
 // Formats are how weights and cache are kept.

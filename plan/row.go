@@ -49,10 +49,10 @@ type Row struct {
 type Spans struct{ TTFT, TPOT, E2E analytic.Span }
 
 // Engine is the name of the engine.
-func (r *Row) Engine() string { return r.Card.Machines.Machine.Engine.Profile().Name }
+func (r *Row) Engine() string { return r.Card.Machine.Engine.Profile().Name }
 
 // deepEP reports whether DeepEP sends tokens to their experts.
-func (r *Row) deepEP() bool { return engine.SendsByDeepEP(r.Card.Machines.Machine.Engine) }
+func (r *Row) deepEP() bool { return engine.SendsByDeepEP(r.Card.Machine.Engine) }
 
 // loaded reports whether the figures are of a steady state under a load, and not of a batch that starts together.
 func (r *Row) loaded() bool { return r.Utilization > 0 }

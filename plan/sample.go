@@ -39,7 +39,7 @@ func (s *search) sample(ctx context.Context) {
 		}
 	}
 	s.prune()
-	s.found, s.rows, s.prepared, s.miss = s.rows, nil, nil, noMiss()
+	s.found, s.rows, s.miss = s.rows, nil, noMiss()
 }
 
 // sampleOf adds that row of a deployment, if any batch of it qualifies.

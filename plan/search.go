@@ -101,10 +101,8 @@ type search struct {
 	card      *Card
 	splits    []Split
 	rows      []Row
-	pruned    int                // rows that were kept when they were pruned last
-	found     []Row              // rows that count for other cards while further ones are searched
-	prepared  *analytic.Prepared // the latest deployment's; nil for none
-	last      Row                // deployment that prepared is of
+	pruned    int   // rows that were kept when they were pruned last
+	found     []Row // rows that count for other cards while further ones are searched
 	miss      nearest
 	certain   nearest // nearest of the misses that hold however many GPUs the limit pays for
 	searched  int
@@ -122,7 +120,7 @@ func (s *search) unpriced() bool { return s.q.cheapest() && s.card.Price == 0 }
 
 // begin searches the card, or under a load lists the deployments that may qualify.
 func (s *search) begin(ctx context.Context) {
-	switch _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Engine(), s.card.GPU); {
+	switch _, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU); {
 	case s.q.tooLong(s.card.Model) != "":
 		s.miss.Reason = s.q.tooLong(s.card.Model)
 	case s.unpriced():
@@ -192,30 +190,18 @@ func microBatches(s Split) []int {
 	return []int{1, s.PP}
 }
 
-// prepare prepares the estimates of a deployment, which replace those of the one before. Deployments that differ in the micro-batches alone
-// share the steps that are priced.
-func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
-	if l := &s.last; s.prepared != nil && l.Formats == r.Formats && l.Split == r.Split && l.DP == r.DP {
-		r.Scheme = l.Scheme
-		s.prepared = s.prepared.WithMicroBatches(r.MicroBatches)
-		return s.prepared, nil
-	}
+// prepare prepares the estimates of a deployment.
+func (s *search) prepare(r *Row) (*analytic.Predictor, error) {
 	c, err := s.caseOf(r)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.PrepareAfter(s.prepared, s.card.Machines, c.Machine)
-	if err != nil {
-		return nil, err
-	}
-	p.AnyMicroBatches()
-	s.prepared, s.last = p, *r
-	return p, nil
+	return analytic.NewPredictor(c)
 }
 
 // caseOf is the case of a deployment.
 func (s *search) caseOf(r *Row) (*analytic.Case, error) {
-	c, m := &analytic.Case{Price: s.card.Price, Machine: s.card.Machines.Machine}, s.card.Machines.Machine
+	c, m := &analytic.Case{Price: s.card.Price, Machine: s.card.Machine}, s.card.Machine
 	var err error
 	if c.Model, c.Scheme, err = r.Formats.of(s.card.Model, m.GPU); err != nil {
 		return nil, err
@@ -243,7 +229,7 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
-func (s *search) batch(p *analytic.Prepared, r *Row, unitDP int) (larger bool) {
+func (s *search) batch(p *analytic.Predictor, r *Row, unitDP int) (larger bool) {
 	e, err := p.Fitting(s.q.workload(r.Batch))
 	s.searched++
 	if err != nil {

@@ -44,8 +44,7 @@ func peerReduce() Law {
 			least.Sliced, least.Work.Wire = 0, k.Once
 			once.List(&largest, &least, &m.Peaks)
 			a, b := m.times(t), m.times(&largest)
-			if t.chosen = true; b.overlapped(0) > a.overlapped(0) {
-				largest.chosen = true
+			if b.overlapped(0) > a.overlapped(0) {
 				*t = largest
 			}
 		},

@@ -54,7 +54,6 @@ func fastestAlgorithm(m *Machine, t *Terms, k *Kernel) {
 	if k.Scheme != Unquantized || k.Tile.Rows != 0 || m.Peaks.SMs == 0 {
 		return
 	}
-	t.chosen = true
 	h := heuristic{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]),
 		best: algorithm{time: unit.Seconds(math.Inf(1))}}
 	tiles := blockTiles[:]

@@ -34,7 +34,6 @@ type Terms struct {
 	n       int
 	list    [12]Term
 	exposed Constant // how far arithmetic and memory traffic hide each other; None where the law says so
-	chosen  bool     // a machine with other constants may choose another algorithm
 }
 
 // add adds a term of ideal seconds, unless these are 0.

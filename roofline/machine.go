@@ -6,8 +6,9 @@ import "llmprof/unit"
 type Machine struct {
 	Peaks     Peaks
 	constants Constants
-	stretch   [NumConstants]float64 // factor by which each constant multiplies a term
-	repeats   [NumConstants]float64 // the same but for shares of a peak: how often bytes are moved
+	stretch   [NumConstants]float64  // factor by which each constant multiplies a term
+	repeats   [NumConstants]float64  // the same but for shares of a peak: how often bytes are moved
+	effective [NumConstants]Constant // each constant, or the constant that stands in for it
 }
 
 // NewMachine prepares to price kernels.
@@ -30,6 +31,10 @@ func (m *Machine) Set(k Constant, v float64) {
 
 // resolve works out the factors of a constant and of the constants that it stands in for.
 func (m *Machine) resolve(k Constant) {
+	m.effective[k] = k
+	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
+		m.effective[k] = m.effective[i.Base]
+	}
 	v := m.Constant(k)
 	if m.stretch[k], m.repeats[k] = v, v; table[k].Quantity == Share {
 		m.stretch[k], m.repeats[k] = 1/v, 1
@@ -40,15 +45,7 @@ func (m *Machine) resolve(k Constant) {
 }
 
 // Constant is the value of a constant, or of the constant that stands in for it.
-func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective(k)] }
-
-// effective is a constant, or the constant that stands in for it.
-func (m *Machine) effective(k Constant) Constant {
-	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
-		return m.effective(i.Base)
-	}
-	return k
-}
+func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective[k]] }
 
 // terms lists the terms of a kernel on the machine.
 func (m *Machine) terms(t *Terms, k *Kernel) {
@@ -105,12 +102,12 @@ func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
 	t, exposed := m.times(&terms), m.exposed(k.Class, &terms)
 	for _, x := range terms.List() {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
-		x.By, x.And = m.effective(x.By), m.effective(x.And)
+		x.By, x.And = m.effective[x.By], m.effective[x.And]
 		dst = append(dst, Part{x, time * t.share(x.Resource, exposed)})
 	}
 	time := t.overlapped(exposed)
 	if terms.exposed != None {
-		dst = append(dst, Part{Term{By: m.effective(terms.exposed)}, float64(time - t.overlapped(0))})
+		dst = append(dst, Part{Term{By: m.effective[terms.exposed]}, float64(time - t.overlapped(0))})
 	}
 	return time, dst
 }

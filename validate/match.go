@@ -35,7 +35,7 @@ type Scorer struct {
 	gpus     map[string]found[*hardware.GPU]
 	stored   map[storage]found[stored]
 	engines  map[runner]found[analytic.Engine]
-	machines map[runner]found[*analytic.Machines]
+	machines map[runner]found[*analytic.Machine]
 	alters   map[runner]found[bool]              // whether change alters a constant of it
 	altered  map[runner]found[*analytic.Machine] // machines with a changed constant
 	answers  map[Config]found[prediction]
@@ -200,7 +200,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, Budget: c.Budget, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, EP: c.EP, GPUsPerNode: g.GPUsPerNode},
 	}
-	question.Machine, err = s.machine(question, c)
+	question.Machine, err = s.machine(c)
 	return question, err
 }
 

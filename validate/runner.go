@@ -35,15 +35,15 @@ func (r runner) parse() (analytic.Engine, error) {
 func (s *Scorer) runs(r runner) (analytic.Engine, error) { return once(&s.engines, r, runner.parse) }
 
 // machine is what the case runs on, by the calibration of its GPU and engine.
-func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
+func (s *Scorer) machine(config *Config) (*analytic.Machine, error) {
 	if s.change != nil {
 		return once(&s.altered, config.runner(), s.changed)
 	}
-	all, err := once(&s.machines, config.runner(), s.prepare)
+	m, err := once(&s.machines, config.runner(), s.prepare)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	return c.On(all), nil
+	return m, nil
 }
 
 func (c *Config) runner() runner {
@@ -51,12 +51,12 @@ func (c *Config) runner() runner {
 }
 
 // prepare is an engine on a GPU with the calibration of both.
-func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
+func (s *Scorer) prepare(r runner) (*analytic.Machine, error) {
 	g, e, file, err := s.calibrated(r)
 	if err != nil {
 		return nil, err
 	}
-	return analytic.NewMachines(g, e, file)
+	return analytic.Calibrated(g, e, file)
 }
 
 // calibrated finds an engine, a GPU and their calibration, nil where there is none.
@@ -72,7 +72,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 }
 
 // changed is the machine with the constants altered. Its interval is that of the
-// generation: nobody asks for one, and making one takes some twenty estimates.
+// generation: nobody asks for one.
 func (s *Scorer) changed(r runner) (*analytic.Machine, error) {
 	g, e, file, err := s.calibrated(r)
 	if err != nil {

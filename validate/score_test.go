@@ -203,7 +203,7 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		machines, err := analytic.NewMachines(g, e, nil)
+		machines, err := analytic.Calibrated(g, e, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -180,13 +180,6 @@ func With(t testing.TB, c *analytic.Case, change func(*roofline.Constants)) *ana
 
 // Calibrated is the machine of a case on g by the constants of a calibration, or
 // by the defaults of the GPU's generation if there is none.
-func Calibrated(c *analytic.Case, g *hardware.GPU, e analytic.Engine, f *hardware.CalibrationFile) (*analytic.Machine, error) {
-	all, err := analytic.NewMachines(g, e, f)
-	if err != nil {
-		return nil, err
-	}
-	return c.On(all), nil
-}
 
 // Cost is what a kernel costs on a machine.
 func Cost(m *analytic.Machine, k *roofline.Kernel) roofline.Cost {

@@ -42,6 +42,7 @@ type Power struct {
 	Rest     unit.Watts // power between waiting and the limit
 	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
 	Throttle float64    // how many times longer a large GEMM takes at the power limit, at least 1
+	headroom float64    // power above waiting that the limit in force allows, as a share of Rest
 	falls    int        // n in quarters: energy of an operation falls with the rate to this power
 	most     float64    // how many times longer any phase may take
 
@@ -61,7 +62,7 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 		idle = unit.Watts(k[roofline.PowerIdle] * float64(limit))
 	}
 	square := prices.Cost(squareGEMM())
-	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k}
+	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k, headroom: 1}
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
 	for c := range m.drawn {
@@ -214,30 +215,24 @@ func (p *Power) use(b *Busy, c *roofline.Cost) {
 }
 
 // Take adds a kernel, and what it would take if its arithmetic took Throttle times as
-// long, and Throttle² times. Memory and links have clocks of their own. The result
-// differs where slower arithmetic starts to make the kernel longer.
-func (p *Power) Take(l *Load, c *roofline.Cost) (grows uint64) {
+// long, and Throttle² times. Memory and links have clocks of their own.
+func (p *Power) Take(l *Load, c *roofline.Cost) {
 	l.Expected += c.Time
 	p.use(&l.Busy, c)
 	if p.Throttle <= 1 || p.steady[c.Class] {
-		return 0
+		return
 	}
 	if slowest := c.Slower(p.Throttle * p.Throttle); slowest > c.Time {
-		slower := c.Slower(p.Throttle)
 		l.Slowest += slowest - c.Time
-		l.Slower += slower - c.Time
-		if grows = 4; slower > c.Time {
-			grows |= 8
-		}
+		l.Slower += c.Slower(p.Throttle) - c.Time
 	}
-	return grows
 }
 
 // Limit slows a load until it draws no more than the power limit: by how many times
 // arithmetic then takes longer, and how much longer all of it takes. How the time grows
 // with x is taken as two lines, from x = 1 to throttle and from there to throttle².
 func (p *Power) Limit(l *Load) (clock float64, throttled unit.Seconds) {
-	matrix, other := p.chip(&l.Busy), float64(l.Draw.Memory)+p.others(&l.Busy)
+	matrix, other := p.chip(&l.Busy)/p.headroom, (float64(l.Draw.Memory)+p.others(&l.Busy))/p.headroom
 	if p.Throttle <= 1 || matrix+other <= float64(l.Expected) {
 		return 1, 0
 	}
@@ -250,6 +245,19 @@ func (p *Power) Limit(l *Load) (clock float64, throttled unit.Seconds) {
 		throttled = l.Slower + unit.Seconds(slope*(clock-p.Throttle))
 	}
 	return clock, throttled
+}
+
+// raise is the share by which LimitSlope raises the limit.
+const raise = 0.1
+
+// LimitSlope is the derivative of the time of a load by the logarithm of the power limit: what a limit that is a tenth higher saves.
+func (p *Power) LimitSlope(l *Load) unit.Seconds {
+	higher := *p
+	limit := float64(p.Waiting) + float64(p.Rest)*p.headroom
+	higher.headroom = (limit*(1+raise) - float64(p.Waiting)) / float64(p.Rest)
+	_, now := p.Limit(l)
+	_, then := higher.Limit(l)
+	return (then - now).Times(1 / math.Log1p(raise))
 }
 
 // balance is the x at which matrix/xⁿ + other = base + slope·x, for a left side that is the greater at x = 1. By Newton's
@@ -280,7 +288,7 @@ func (p *Power) Mean(l *Load, clock, stages, parts float64) unit.Watts {
 		return p.Waiting
 	}
 	active := p.Active(&l.Busy, clock)
-	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest)*min(stages, parts))/stages)
+	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest)*p.headroom*min(stages, parts))/stages)
 }
 
 // Fall is the factor by which the energy of what the multiprocessors do is lower where that takes x times as long.

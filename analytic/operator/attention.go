@@ -22,7 +22,6 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	dst, o := add(dst, attentionName(a), Attend)
 	s.attend(o, heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
 	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
-	o.Variant = s.variant(a)
 	o.Shape.Tiles = s.tiles(heads, s.LocalKV(a))
 	o.Work.KV = a.EntryBytes(s.Scheme.KV).Times(s.Batch * s.Keys(a) * s.LocalKV(a))
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
@@ -45,44 +44,6 @@ func (s *Step) attend(o *Op, heads, keyDim, valueDim, pairs float64) {
 func (s *Step) tiles(heads, kv float64) float64 {
 	return s.Batch * kv * max(1, s.New*heads/kv/roofline.TileQueries)
 }
-
-// variant numbers the linear pieces of pairs and keys. They differ in whether the window is still
-// filling, full, or fills within the step, and in the chunk that the step ends in.
-func (s *Step) variant(a *models.Attention) uint32 {
-	w := float64(a.Window)
-	if a.Indexer != nil {
-		w = float64(a.Indexer.TopK)
-	}
-	if a.Compress > 0 {
-		near, far := s.filled(float64(a.Window)), s.filled(w*float64(a.Compress))
-		if a.Indexer == nil {
-			far = 0
-		}
-		return near | far<<2
-	}
-	switch {
-	case w == 0:
-		return 0
-	case a.Chunked && a.Indexer == nil:
-		return uint32(int64((s.Past+s.New-1)/w)) ^ uint32(int64(s.Past/w))<<16
-	}
-	return s.filled(w)
-}
-
-// filled says whether a window is still filling, or full, or fills within the step.
-func (s *Step) filled(w float64) uint32 {
-	switch {
-	case s.Past+s.New <= w:
-		return 1
-	case s.Past >= w:
-		return 2
-	}
-	return turning
-}
-
-// turning is the variant of an operator whose formula changes within the step. A run of such
-// steps is not linear in the context.
-const turning = 1 << 31
 
 func attentionName(a *models.Attention) string {
 	switch {
@@ -138,67 +99,17 @@ func (s *Step) Rotated(a *models.Attention) float64 {
 	return (float64(a.Heads)/float64(s.Par.TP) + s.LocalKV(a)) * float64(a.RotaryDim)
 }
 
-// pairs is the number of (query, key) pairs of one sequence under the causal
-// mask, the window and the indexer's choice.
+// pairs is the number of (query, key) pairs of one sequence.
 func (s *Step) pairs(a *models.Attention) float64 {
-	switch {
-	case a.Compress > 0:
-		return windowPairs(s.New, s.Past, float64(a.Window)) + s.compressedPairs(a)
-	case a.Indexer != nil:
-		return windowPairs(s.New, s.Past, float64(a.Indexer.TopK))
-	case a.Window > 0 && a.Chunked:
-		return chunkPairs(s.Past+s.New, float64(a.Window)) - chunkPairs(s.Past, float64(a.Window))
-	case a.Window > 0:
-		return windowPairs(s.New, s.Past, float64(a.Window))
-	}
-	return s.causalPairs()
-}
-
-// causalPairs is the number of pairs of a query and a position up to the query's.
-func (s *Step) causalPairs() float64 { return s.New*s.Past + s.New*(s.New+1)/2 }
-
-// compressedPairs is the number of pairs of a query and an earlier compressed entry, which
-// stands for several tokens; the indexer limits the entries of a query.
-func (s *Step) compressedPairs(a *models.Attention) float64 {
-	m := float64(a.Compress)
-	if a.Indexer == nil {
-		return s.causalPairs() / m
-	}
-	return windowPairs(s.New, s.Past, float64(a.Indexer.TopK)*m) / m
-}
-
-// windowPairs is the sum over i = 1..n of min(p+i, w).
-func windowPairs(n, p, w float64) float64 {
-	growing := min(max(w-p, 0), n) // queries whose window is not full yet
-	return growing*p + growing*(growing+1)/2 + (n-growing)*w
-}
-
-// chunkPairs is the sum over positions j = 0..n-1 of (j mod w) + 1.
-func chunkPairs(n, w float64) float64 {
-	full := math.Floor(n / w)
-	rest := n - full*w
-	return full*w*(w+1)/2 + rest*(rest+1)/2
+	m := maskOf(a)
+	return m.pairs(s.New, s.Past)
 }
 
 // Keys is the number of keys of one sequence that the step reads, each once for all
 // queries.
 func (s *Step) Keys(a *models.Attention) float64 {
-	all := s.Past + s.New
-	switch {
-	case a.Compress > 0:
-		far := all / float64(a.Compress)
-		if a.Indexer != nil {
-			far = min(far, float64(a.Indexer.TopK)*s.New)
-		}
-		return min(all, float64(a.Window)-1+s.New) + far
-	case a.Indexer != nil:
-		return min(all, float64(a.Indexer.TopK)*s.New)
-	case a.Window > 0 && a.Chunked:
-		return min(s.New+math.Mod(s.Past, float64(a.Window)), all)
-	case a.Window > 0:
-		return min(all, float64(a.Window)-1+s.New)
-	}
-	return all
+	m := maskOf(a)
+	return m.keys(s.New, s.Past)
 }
 
 // latent appends multi-head latent attention (DeepSeek-V2, arXiv:2405.04434).
@@ -234,7 +145,6 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	dst, o := add(dst, "latent_attention", Attend)
 	s.attend(o, heads, keyDim, valueDim, pairs)
 	o.Shape.Tiles = s.tiles(heads, kvHeads)
-	o.Variant = s.variant(a)
 	o.Model = o.Work.FLOPs.Times(tp)
 	o.Work.KV = a.EntryBytes(s.Scheme.KV).Times(s.Batch * s.Keys(a))
 	o.Work.Acts = s.Bytes(moved)
@@ -249,7 +159,7 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 		return dst // the choice of an earlier layer serves
 	}
 	each := float64(max(a.Compress, 1)) // tokens that a key stands for
-	pairs := s.Batch * s.causalPairs() / each
+	pairs := s.Batch * windowPairs(s.New, s.Past, math.Inf(1)) / each
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
 	format := s.Dense.Act
 	if x.Packed {

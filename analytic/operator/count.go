@@ -12,30 +12,18 @@ import (
 type Sum struct {
 	Work  roofline.Work // work of the rank
 	Model unit.FLOPs    // FLOPs of matrix products that the model needs, over all ranks
-	Piece Piece
 }
 
-// Add adds n times u, and leaves the piece.
+// Add adds n times u.
 func (t *Sum) Add(u *Sum, n float64) {
 	t.Work.Add(&u.Work, n)
 	t.Model += u.Model.Times(n)
 }
 
-// AddOps adds the operators of a step after past tokens.
-func (t *Sum) AddOps(ops []Op, past float64) {
-	for i := range ops {
-		t.AddOp(&ops[i], past)
-	}
-}
-
-// AddOp adds an operator of a step after past tokens.
-func (t *Sum) AddOp(o *Op, past float64) {
+// AddOp adds an operator.
+func (t *Sum) AddOp(o *Op) {
 	t.Work.Add(&o.Work, o.Count)
 	t.Model += o.Model.Times(o.Count)
-	t.Piece.Mark(uint64(o.Variant))
-	if o.Variant&turning != 0 {
-		t.Piece.Mark(uint64(past)) // a run of such steps is not linear: no two share a piece
-	}
 }
 
 // Counts is the work and the memory of a workload, whatever the hardware and the engine.
@@ -93,20 +81,21 @@ func (s *Shard) Count(w *Workload) (n Counts) {
 	return n
 }
 
+// count adds the steps of a run. Between two bends all of its figures are linear in the context, so that those of its steps are
+// their number times the mean of the first and the last.
 func (s *Shard) count(all *Sum, r *Run, times float64) {
-	last := r.Last()
-	begin, end := s.sum(&r.First), s.sum(&last)
-	if r.Steps <= 2 || begin.Piece == end.Piece {
-		all.Add(&begin, times*float64(r.Steps)/2)
-		all.Add(&end, times*float64(r.Steps)/2)
-		return
+	for _, piece := range r.Straight(s.Bends(r)) {
+		n := times * float64(piece.Steps) / 2
+		s.sum(all, piece.At(0), n)
+		s.sum(all, piece.At(float64(piece.Steps-1)), n)
 	}
-	left, right := r.Halves()
-	s.count(all, &left, times)
-	s.count(all, &right, times)
 }
 
-func (s *Shard) sum(st *Step) (t Sum) {
-	t.AddOps(st.AppendOps(nil), st.Past)
-	return t
+// sum adds a step so many times.
+func (s *Shard) sum(all *Sum, st Step, times float64) {
+	var t Sum
+	for _, o := range st.AppendOps(nil) {
+		t.AddOp(&o)
+	}
+	all.Add(&t, times)
 }

@@ -23,10 +23,9 @@ type Op struct {
 
 	HalfSums bool // the engine sums the products in FP16, at twice the rate of sums in FP32, of which the GPU's peak is
 
-	Decode  bool   // attention of few queries, which splits the keys over the GPU
-	Shared  bool   // part of experts that every token takes
-	At      uint8  // number of its block in the layer
-	Variant uint32 // number of the formula where there are several: a run of steps is linear within one
+	Decode bool  // attention of few queries, which splits the keys over the GPU
+	Shared bool  // part of experts that every token takes
+	At     uint8 // number of its block in the layer
 
 	Block      *models.Block      // nil outside of the layers
 	Norms      []models.Norm      // norms of the residual stream, or of queries and keys

@@ -1,5 +1,10 @@
 package operator
 
+import (
+	"math"
+	"slices"
+)
+
 // A Run is a number of steps, each after the tokens of the one before it. The run is repeated
 // Times times, for groups of sequences.
 type Run struct {
@@ -8,28 +13,50 @@ type Run struct {
 	Times float64
 }
 
-// Last is the last step of the run.
-func (r *Run) Last() Step { return r.at(r.Steps - 1) }
-
-func (r *Run) at(n int) Step {
+// At is step n of the run, counted from 0; a fraction of n is a step between two.
+func (r *Run) At(n float64) Step {
 	s := r.First
-	s.Past += s.New * float64(n)
+	s.Past += s.New * n
 	return s
 }
 
-// Halves are the first and the second half of the run.
-func (r *Run) Halves() (left, right Run) {
-	half := r.Steps / 2
-	return Run{r.First, half, r.Times}, Run{r.at(half), r.Steps - half, r.Times}
+// Split is the first n steps of the run, and the others.
+func (r *Run) Split(n int) (left, right Run) {
+	return Run{r.First, n, r.Times}, Run{r.At(float64(n)), r.Steps - n, r.Times}
 }
 
-// A Piece identifies a linear piece of a step's figures over its context: it is a hash
-// (FNV-1a) of every choice that the step makes, such as whether a window is full, or what
-// bounds a kernel. While no choice changes, every count and every time is linear in the
-// context, so a run whose first and last step lie on one piece comes to its length times the
-// mean of the two, however long it is. Where the pieces differ, the run is halved until each
-// part lies on one piece, which takes a logarithmic number of steps.
-type Piece uint64
+// Straight is the run cut before each of the steps at, which rise.
+func (r *Run) Straight(at []int) (all []Run) {
+	rest, done := *r, 0
+	for _, n := range at {
+		var piece Run
+		piece, rest = rest.Split(n - done)
+		all, done = append(all, piece), n
+	}
+	return append(all, rest)
+}
 
-// Mark adds a choice.
-func (p *Piece) Mark(choice uint64) { *p = (*p ^ Piece(choice)) * 1099511628211 }
+// mostBends bounds the cuts of a run: chunks of a few tokens under answers of millions have more, behind which the run is taken as straight.
+const mostBends = 4096
+
+// Bends are the steps of a run before which the formula of a layer changes: all figures of an operator are linear in the context between
+// them. A window changes it where it is full, and begins to be full within one step.
+func (r *Rank) Bends(run *Run) (at []int) {
+	past, fresh := run.First.Past, run.First.New
+	for _, b := range r.Model.Blocks() {
+		if b.Attention == nil {
+			continue
+		}
+		m := maskOf(b.Attention)
+		for _, context := range m.bends(fresh, past+fresh*float64(run.Steps)) {
+			filling := (context - past) / fresh // steps before the window is full
+			for _, n := range []float64{math.Floor(filling), math.Ceil(filling)} {
+				if n >= 1 && n < float64(run.Steps) {
+					at = append(at, int(n))
+				}
+			}
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}

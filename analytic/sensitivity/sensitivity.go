@@ -1,5 +1,6 @@
-// Package sensitivity says what would change an estimate most: it answers the case
-// again with one thing changed at a time.
+// Package sensitivity says what would change an estimate most.
+//
+//	faster := sensitivity.Resources(&e)
 package sensitivity
 
 import (
@@ -10,9 +11,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -26,53 +25,35 @@ type Change struct {
 	analytic.Estimate
 }
 
-// Resources answers the case with each resource of the machine faster by Step. The
+// Resources is what an estimate would be with each resource of the machine faster by Step, from the derivatives of its times. The
 // change that shortens a request most comes first.
-func Resources(c *analytic.Case) []Change {
+func Resources(e *analytic.Estimate) []Change {
 	var all []Change
-	add := func(name string, m *analytic.Machine, err error) {
-		changed := *c
-		changed.Machine = m
-		if err != nil {
-			return
-		}
-		if e, err := analytic.Predict(&changed); err == nil {
-			all = append(all, Change{Name: name, Estimate: e})
-		}
-	}
-	const more = 1 + Step
 	for _, r := range []struct {
 		name string
-		by   hardware.Factors
+		of   func(d *analytic.Dependence) unit.Seconds
 	}{
-		{"compute", hardware.Factors{Compute: more}},
-		{"memory bandwidth", hardware.Factors{Memory: more}},
-		{"network", hardware.Factors{Network: more}},
-		{"power limit", hardware.Factors{Power: more}},
+		{"compute", func(d *analytic.Dependence) unit.Seconds { return d.Compute }},
+		{"memory bandwidth", func(d *analytic.Dependence) unit.Seconds { return d.Memory }},
+		{"network", func(d *analytic.Dependence) unit.Seconds { return d.Network }},
+		{"power limit", func(d *analytic.Dependence) unit.Seconds { return d.Power }},
+		{"launch latency", func(d *analytic.Dependence) unit.Seconds { return d.Launch }},
+		{"host", func(d *analytic.Dependence) unit.Seconds { return d.Host }},
 	} {
-		m, err := analytic.NewMachine(c.Machine.GPU.Scaled(r.by), c.Machine.Cal, c.Machine.Engine)
-		add(r.name, m, err)
-	}
-	for _, r := range []struct {
-		name string
-		host bool
-	}{{"launch latency", false}, {"host", true}} {
-		m, err := analytic.NewMachine(c.Machine.GPU, faster(c.Machine.Cal, r.host), c.Machine.Engine)
-		add(r.name, m, err)
+		c := Change{Name: r.name, Estimate: *e}
+		prefill, decode := saved(r.of(&e.Prefill.Depends)), saved(r.of(&e.Decode.Depends))
+		c.TTFT.Expected -= prefill
+		c.TPOT.Expected -= decode
+		c.TTLT.Expected -= prefill + decode.Times(float64(e.Tokens))
+		c.Throughput *= float64(e.TTLT.Expected / c.TTLT.Expected)
+		all = append(all, c)
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(a.TTLT.Expected, b.TTLT.Expected) })
 	return all
 }
 
-// faster shortens the fixed times of the host, or those of kernels and collectives, by Step.
-func faster(c hardware.Calibration, host bool) hardware.Calibration {
-	for _, k := range roofline.All() {
-		if i := k.Info(); i.Quantity.Timed() && i.Engine == host {
-			c.Constants[k] /= 1 + Step
-		}
-	}
-	return c
-}
+// saved is what a resource that is faster by Step saves of the time that it accounts for.
+func saved(t unit.Seconds) unit.Seconds { return t.Times(1 - 1/(1+Step)) }
 
 // Choices answers the case with each choice that a user has on this kind of GPU and that
 // fits: a larger batch, narrower formats, more GPUs. Choices with most tokens a second for

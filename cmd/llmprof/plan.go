@@ -187,7 +187,7 @@ func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
 
 // accuracyOf is the errors of an engine, and of those on the GPU of a row.
 func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
-	a.Measured = r.Card.Machines.Machine.Cal.Measured
+	a.Measured = r.Card.Machine.Cal.Measured
 	var on, anywhere []float64
 	for _, x := range rows {
 		if x.Metric.Energy() || x.Fitted != "" { // an observation that a constant was fitted on says little of others

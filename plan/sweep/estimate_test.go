@@ -12,14 +12,14 @@ import (
 )
 
 // calibrated is a case with the built-in calibration of its GPU, if there is one.
-func calibrated(t *testing.T, model, gpu, engine string, tp int) (*analytic.Case, *analytic.Machines) {
+func calibrated(t *testing.T, model, gpu, engine string, tp int) (*analytic.Case, *analytic.Machine) {
 	t.Helper()
 	c := casetest.Case(t, model, gpu, 1, tp)
 	f, err := hardware.BuiltIn(llmprof.Calibrations, c.Machine.GPU, engine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := analytic.NewMachines(c.Machine.GPU, casetest.Engine(t, engine), f)
+	all, err := analytic.Calibrated(c.Machine.GPU, casetest.Engine(t, engine), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func calibrated(t *testing.T, model, gpu, engine string, tp int) (*analytic.Case
 }
 
 // alone is the figures of a row that is estimated alone, as a command of one estimate does.
-func alone(t *testing.T, c *analytic.Case, all *analytic.Machines, row *sweep.Row) (f sweep.Figures) {
+func alone(t *testing.T, c *analytic.Case, all *analytic.Machine, row *sweep.Row) (f sweep.Figures) {
 	t.Helper()
 	one := *c
 	one.Workload = analytic.Workload{Batch: row.Batch, PromptLen: row.Prompt, CachedPrefix: row.CachedPrefix, Chunk: row.Chunk,

@@ -31,7 +31,7 @@ func Formats() []string { return []string{string(CSV), string(JSONL), string(Par
 // A Setup answers for all workloads of one setting.
 type Setup struct {
 	Setting    Setting
-	Case       *analytic.Prepared
+	Case       *analytic.Predictor
 	Workload   analytic.Workload // lengths and batch that no axis varies
 	MaxContext int               // longest context of the model; 0 where it is not known
 
@@ -52,7 +52,6 @@ type Options struct {
 	Shard    Shard
 	Skip     uint64                 // points of the shard that were answered before; the header was written then
 	Keep     bool                   // impossible points too, with the reason
-	Expected bool                   // expected figures alone: the ends of intervals mean nothing
 	Workers  int                    // 0 for as many as there are processors
 	Progress func(done, all uint64) // called from one goroutine, in order; done counts skipped points too
 	See      func(rows []Row)       // is shown all rows, in order
@@ -286,14 +285,6 @@ func (w *worker) point(b *block, inner uint64) {
 	}
 }
 
-// estimate answers for one workload. It allocates nothing, as a method value would for each point.
-func (w *worker) estimate(load *analytic.Workload) (analytic.Estimate, error) {
-	if w.options.Expected {
-		return w.setup.Case.Expected(load)
-	}
-	return w.setup.Case.Fitting(load)
-}
-
 const beyond = "the figures are beyond any number"
 
 // predict fills in a row, and says why the point is impossible if it is.
@@ -307,7 +298,7 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 	if most := w.setup.MaxContext; most > 0 && load.PromptLen+load.GenLen > most {
 		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.PromptLen+load.GenLen, most, r.Model)
 	}
-	e, err := w.estimate(&load)
+	e, err := w.setup.Case.Fitting(&load)
 	if err != nil {
 		return err.Error()
 	}

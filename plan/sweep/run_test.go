@@ -29,7 +29,7 @@ func (f fixed) Prepare([]string) (*sweep.Setup, error) { return f.setup, nil }
 func settingOf(t testing.TB, model, gpu, engine string, tp int) func() (sweep.Source, error) {
 	t.Helper()
 	c := casetest.Case(t, model, gpu, 1, tp)
-	all, err := analytic.NewMachines(c.Machine.GPU, casetest.Engine(t, engine), nil)
+	all, err := analytic.Calibrated(c.Machine.GPU, casetest.Engine(t, engine), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

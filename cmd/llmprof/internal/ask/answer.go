@@ -115,9 +115,9 @@ func (q *Question) Answer(ctx context.Context, from Sources) (*Answer, error) {
 }
 
 // explain computes the answer on the machine that was asked for.
-func (ans *Answer) explain(all *analytic.Machines) error {
+func (ans *Answer) explain(m *analytic.Machine) error {
 	var err error
-	if ans.Machine, err = ans.machine(ans.On(all)); err != nil {
+	if ans.Machine, err = ans.machine(m); err != nil {
 		return err
 	}
 	known := ans.Warnings // The report replaces these notes on how the case was made.

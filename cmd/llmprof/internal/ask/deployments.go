@@ -19,7 +19,7 @@ type Deployments struct {
 	models   map[modelKey]*models.Model
 	gpus     map[[2]string]*hardware.GPU
 	files    map[string]*Calibrations
-	machines map[[4]string]*analytic.Machines
+	machines map[[4]string]*analytic.Machine
 	mixed    map[string]*models.Model // the last model that was quantized, by the mix
 	mixedOf  *models.Model
 }
@@ -34,7 +34,7 @@ type modelKey struct {
 func NewDeployments(from Sources) *Deployments {
 	return &Deployments{
 		from: from, models: map[modelKey]*models.Model{}, gpus: map[[2]string]*hardware.GPU{}, files: map[string]*Calibrations{},
-		machines: map[[4]string]*analytic.Machines{},
+		machines: map[[4]string]*analytic.Machine{},
 	}
 }
 
@@ -86,11 +86,11 @@ func (d *Deployments) quantize(m *models.Model, mix string) (*models.Model, erro
 }
 
 // machinesOf are the GPU of a question with its engine.
-func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine) (*analytic.Machines, error) {
+func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := e.Profile().Name
-	return Once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machines, error) {
+	return Once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machine, error) {
 		files, err := d.constants(q.Calibration)
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine
 // A Deployment is a question prepared for any number of workloads.
 type Deployment struct {
 	*Answer
-	prepared *analytic.Prepared
+	prepared *analytic.Predictor
 }
 
 // Predict answers for the workload of another question about the deployment, without operators and warnings.
@@ -116,7 +116,7 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 		return nil, UsageError{err}
 	}
 	if d.serving == nil {
-		d.serving = d.prepared.Predictor
+		d.serving = d.prepared
 	}
 	ans := *d.Answer
 	ans.Q, ans.Workload, ans.Estimate.Estimate = q, w, e
@@ -125,14 +125,14 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 
 // Prepare prepares a question.
 func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
-	ans, all, err := d.settled(ctx, q)
+	ans, m, err := d.settled(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if ans.Machine, err = ans.machine(all.Machine); err != nil {
+	if ans.Machine, err = ans.machine(m); err != nil {
 		return nil, err
 	}
-	p, err := ans.Prepare(all, ans.Machine)
+	p, err := analytic.NewPredictor(&ans.Case)
 	return &Deployment{ans, p}, err
 }
 
@@ -146,7 +146,7 @@ func (d *Deployments) Answer(ctx context.Context, q *Question) (*Answer, error) 
 }
 
 // settled is the case of a question, and the GPU with its engine that it runs on.
-func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, *analytic.Machines, error) {
+func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, *analytic.Machine, error) {
 	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: d.quantize}
 	var err error
 	if ans.Model, err = d.Model(ctx, q.Model, q.Offline, q.Lenient); err != nil {
@@ -224,12 +224,12 @@ func (c *Calibrations) Among(g *hardware.GPU, engine string) (*hardware.Calibrat
 }
 
 // machines are a GPU and an engine with what they reach in practice.
-func (c *Calibrations) machines(g *hardware.GPU, e analytic.Engine) (*analytic.Machines, error) {
+func (c *Calibrations) machines(g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
 	file, err := c.Only(g, e.Profile().Engine())
 	if err != nil {
 		return nil, err
 	}
-	return analytic.NewMachines(g, e, file)
+	return analytic.Calibrated(g, e, file)
 }
 
 // machine is a machine with the shares of the peaks and of the memory that the question gives.

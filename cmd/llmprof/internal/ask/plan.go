@@ -237,7 +237,7 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 			if err != nil {
 				return nil, err
 			}
-			machines, err := analytic.NewMachines(g, e, file)
+			machines, err := analytic.Calibrated(g, e, file)
 			if err != nil {
 				return nil, err
 			}
@@ -247,7 +247,7 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 			}
 			for place, m := range of {
 				all = append(all, plan.Card{
-					Model: m, Name: o.Models[place], Place: place, GPU: g, Price: price, Machines: machines,
+					Model: m, Name: o.Models[place], Place: place, GPU: g, Price: price, Machine: machines,
 					Formats: plan.DefaultFormats(m, g, o.weights, floor.Bits()),
 				})
 			}

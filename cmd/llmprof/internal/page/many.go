@@ -64,7 +64,7 @@ func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	all := &Sweep{Points: []point{}}
 	sum, err := sweep.Run(ctx, g, sweep.Options{
-		Workers: 1, Expected: r.Expected,
+		Workers: 1,
 		See: func(rows []sweep.Row) {
 			for i := range rows {
 				all.Points = append(all.Points, newPoint(&rows[i], r.Expected))

@@ -46,7 +46,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	v := &view.Plan{Request: q, Result: found, Shown: o.Shown(found.Rows)}
 	for i := range v.Shown {
-		v.Accuracy = append(v.Accuracy, view.Accuracy{Measured: v.Shown[i].Card.Machines.Machine.Cal.Measured})
+		v.Accuracy = append(v.Accuracy, view.Accuracy{Measured: v.Shown[i].Card.Machine.Cal.Measured})
 	}
 	var b bytes.Buffer
 	err = render.JSON(&b, v.Document())
