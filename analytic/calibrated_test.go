@@ -40,22 +40,23 @@ func TestCalibratedInterval(t *testing.T) {
 	native := casetest.Engine(t, "native")
 	f := measured(t, g, "native")
 	f.Values["gemm.fixed"] = hardware.Value{Value: 5e-6, N: 10, From: "rows"}
-	m, err := casetest.Calibrated(c, g, native, f)
+	m, err := analytic.Calibrated(g, native, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certain := m.Cal.DecodeError // what is left without the constants' uncertainty: the scatter of shapes
+	one := *c
+	one.Machine = m
+	certain := predict(t, &one).Decode.KernelError // what is left without the constants' uncertainty: the scatter of shapes
 	if certain < 0.01 || certain > 0.08 {
 		t.Errorf("no constant is uncertain, but the interval is ±%v", certain)
 	}
 	f.Values["gemm.fixed"] = hardware.Value{Value: 5e-6, Uncertainty: 2e-6, N: 10, From: "rows"}
-	if m, err = casetest.Calibrated(c, g, native, f); err != nil {
+	if m, err = analytic.Calibrated(g, native, f); err != nil {
 		t.Fatal(err)
 	}
 	if m.Cal.Constants[roofline.GEMMFixed] != 5e-6 || m.Cal.Name != "mine" {
 		t.Errorf("%+v", m.Cal)
 	}
-	one := *c
 	one.Machine = m
 	base := predict(t, &one)
 	// The file says nothing of skinny GEMMs: they go with all others.
@@ -64,8 +65,8 @@ func TestCalibratedInterval(t *testing.T) {
 		k[roofline.SkinnyGEMMFixed] = k[roofline.GEMMFixed]
 	}))
 	want := math.Hypot(certain, float64(fixed.TPOT.Expected/base.TPOT.Expected)-1)
-	if math.Abs(m.Cal.DecodeError-want) > 1e-5 || want < certain*1.05 {
-		t.Errorf("decode: ±%v, want ±%v", m.Cal.DecodeError, want)
+	if math.Abs(base.Decode.KernelError-want) > 1e-5 || want < certain*1.05 {
+		t.Errorf("decode: ±%v, want ±%v", base.Decode.KernelError, want)
 	}
 	if got := float64(base.TPOT.High / base.TPOT.Expected); math.Abs(got-1-want) > 1e-5 {
 		t.Errorf("the interval of TPOT ends at %v", got)
@@ -76,23 +77,28 @@ func TestCalibratedInterval(t *testing.T) {
 func TestCalibratedOtherEngine(t *testing.T) {
 	c, g := calibratedCase(t), casetest.GPU(t, "h200")
 	vllm := casetest.Engine(t, "vllm")
-	m, err := casetest.Calibrated(c, g, vllm, measured(t, g, "native"))
+	m, err := analytic.Calibrated(g, vllm, measured(t, g, "native"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	of := func(m *analytic.Machine) float64 {
+		one := *c
+		one.Machine = m
+		return predict(t, &one).Decode.KernelError
+	}
 	d := casetest.Machine(t, "h200", "vllm").Cal
-	if own, err := casetest.Calibrated(c, g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil ||
-		m.Cal.DecodeError <= own.Cal.DecodeError || m.Cal.DecodeError < d.Board {
-		t.Errorf("±%v and ±%v, of the engine that was timed %+v (%v)", m.Cal.PrefillError, m.Cal.DecodeError, own.Cal.DecodeError, err)
+	if own, err := analytic.Calibrated(g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil ||
+		of(m) <= of(own) || of(m) < d.Board {
+		t.Errorf("±%v, of the engine that was timed ±%v (%v)", of(m), of(own), err)
 	}
 	if m.Engine != vllm {
 		t.Errorf("the engine is %+v", m.Engine)
 	}
-	if _, err := casetest.Calibrated(c, casetest.GPU(t, "a100"), vllm, measured(t, g, "native")); err == nil {
+	if _, err := analytic.Calibrated(casetest.GPU(t, "a100"), vllm, measured(t, g, "native")); err == nil {
 		t.Error("a calibration of another GPU was taken")
 	}
-	m, err = casetest.Calibrated(c, g, vllm, nil)
-	if err != nil || m.Cal.Constants != d.Constants || m.Cal.DecodeError >= d.DecodeError {
+	m, err = analytic.Calibrated(g, vllm, nil)
+	if err != nil || m.Cal.Constants != d.Constants || of(m) >= d.DecodeError {
 		t.Errorf("without a calibration: %+v, %v", m, err)
 	}
 }
@@ -117,15 +123,12 @@ func TestUnfittedKernels(t *testing.T) {
 		c, g, e := calibratedCase(t), casetest.GPU(t, "h200"), casetest.Engine(t, x.engine)
 		c.Scheme = scheme(t, x.weights, g)
 		c.Workload.Batch, c.Workload.GenLen = 32, 2
-		all, err := analytic.Calibrated(g, e, builtIn(t, g, "vllm"))
-		if err != nil {
+		var err error
+		if c.Machine, err = analytic.Calibrated(g, e, builtIn(t, g, "vllm")); err != nil {
 			t.Fatal(err)
 		}
-		p, err := c.Prepare(all, all.Machine)
+		p, err := analytic.NewPredictor(c)
 		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Predict(&c.Workload); err != nil {
 			t.Fatal(err)
 		}
 		var rest, sum unit.Seconds
@@ -139,7 +142,7 @@ func TestUnfittedKernels(t *testing.T) {
 				}
 			}
 		})
-		_, got := p.Unfitted()
+		got := p.Unfitted(&s)
 		if near(t, x.engine, got, float64(rest/sum), 1e-9); got < x.atLeast || got > x.atMost {
 			t.Errorf("%s: %v of the time is of constants that were not read off an H200", x.engine, got)
 		}
@@ -154,8 +157,8 @@ func TestHostIsOffByItself(t *testing.T) {
 	shown := k[roofline.HostStep] + 8*k[roofline.HostSequence]
 	e, off := predict(t, c), c.Machine.Engine.Profile().HostError
 	all := float64(e.TPOT.Expected)
-	near(t, "high", float64(e.TPOT.High), all*(1+math.Hypot(c.Machine.Cal.DecodeError, shown*off/all)), 1e-9)
-	near(t, "low", float64(e.TPOT.Low), all*(1-math.Hypot(c.Machine.Cal.DecodeError, shown*off/(1+off)/all)), 1e-9)
+	near(t, "high", float64(e.TPOT.High), all*(1+math.Hypot(e.Decode.KernelError, shown*off/all)), 1e-9)
+	near(t, "low", float64(e.TPOT.Low), all*(1-math.Hypot(e.Decode.KernelError, shown*off/(1+off)/all)), 1e-9)
 }
 
 // What was measured of an engine's host takes the place of what its profile has, and
@@ -166,7 +169,7 @@ func TestCalibratedHost(t *testing.T) {
 	f := measured(t, g, "transformers")
 	f.Values["host.launch"] = hardware.Value{Value: 8e-6, N: 1, From: "eager steps"}
 	f.Values["host.small_kernel"] = hardware.Value{Value: 2e-6, N: 1, From: "eager steps"}
-	m, err := casetest.Calibrated(c, g, transformers, f)
+	m, err := analytic.Calibrated(g, transformers, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,13 +180,13 @@ func TestCalibratedHost(t *testing.T) {
 	other := *c
 	other.Machine = m
 	e := predict(t, &other)
-	near(t, "half-width of TPOT", float64(e.TPOT.High/e.TPOT.Expected)-1, m.Cal.DecodeError, 1e-9)
-	if k, err = constantsOf(t, c, g, "transformers", measured(t, g, "transformers")); err != nil || *k != *d {
+	near(t, "half-width of TPOT", float64(e.TPOT.High/e.TPOT.Expected)-1, e.Decode.KernelError, 1e-9)
+	if k, err = constantsOf(t, g, "transformers", measured(t, g, "transformers")); err != nil || *k != *d {
 		t.Errorf("a file without a host: %v, want %v (%v)", k, d, err)
 	}
 }
 
-func constantsOf(t *testing.T, c *analytic.Case, g *hardware.GPU, engine string, f *hardware.CalibrationFile) (*roofline.Constants, error) {
-	m, err := casetest.Calibrated(c, g, casetest.Engine(t, engine), f)
+func constantsOf(t *testing.T, g *hardware.GPU, engine string, f *hardware.CalibrationFile) (*roofline.Constants, error) {
+	m, err := analytic.Calibrated(g, casetest.Engine(t, engine), f)
 	return &m.Cal.Constants, err
 }

@@ -14,36 +14,35 @@ type Sum struct {
 	Work            roofline.Work
 }
 
-func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.Work} }
+func totalOf(t *total) Sum { return Sum{t.Expected, t.least, t.Work} }
 
 // OneStep is what one step comes to.
 func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
 	s := p.Step(batch, fresh, past, logits)
 	var t total
-	p.step(&t, &s)
-	return sumOf(&t)
+	p.step(&t, &s, estimate)
+	return totalOf(&t)
 }
 
 // Run is what count steps come to.
 func (p *Predictor) Run(batch, fresh, past, logits, count float64) Sum {
-	r := runner{p: p, budget: maxSteps}
+	r := runner{p: p, detail: estimate, budget: maxSteps}
 	var t total
-	r.sum(&t, &operator.Run{First: p.Step(batch, fresh, past, logits), Steps: int(count)})
-	return sumOf(&t)
+	r.sum(&t, &operator.Run{First: p.Step(batch, fresh, past, logits), Steps: int(count), Times: 1})
+	return totalOf(&t)
 }
 
 // AtClock is how long the steps of a workload's prefill, or its decode step, take where
 // arithmetic takes x times as long as on base, and what they draw there in shares of what
 // lies between waiting and the limit.
 func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn float64) {
-	r := runner{p: p, budget: maxSteps}
+	r := runner{p: p, detail: times, budget: maxSteps}
 	var t total
 	if w.GenLen == 1 {
-		runs := p.Prefill(w)
-		r.prefill(&t, &runs)
+		r.prefill(&t, w)
 	} else {
 		s := p.FirstDecode(w)
-		p.step(&t, &s)
+		p.step(&t, &s, estimate)
 	}
 	t.Compute = t.Compute.Times(1 / x)
 	return float64(t.Expected), float64(base.Active(&t.Busy, x)) / float64(base.Rest)
@@ -53,26 +52,37 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
 	s := p.Mixed(groups)
 	var t total
-	p.step(&t, &s)
+	p.step(&t, &s, estimate)
 	return t.Work
 }
 
-// Scatter is the half-widths that the shapes of kernels give the phases of the workload that
-// was predicted last.
-func (p *Prepared) Scatter() (prefill, decode float64) {
-	return p.prompt.scattered(), p.decoded.scattered()
-}
-
-// Unfitted is the shares of the kernels' time, in the phases of the workload that was predicted last, whose constants were
-// not read off the board.
-func (p *Prepared) Unfitted() (prefill, decode float64) {
-	return p.prompt.share(p.prompt.unfitted), p.decoded.share(p.decoded.unfitted)
+// Unfitted is the share of the kernels' time in a decode step whose constants were not read off the board.
+func (p *Predictor) Unfitted(s *operator.Step) float64 {
+	var t total
+	p.step(&t, s, estimate)
+	return t.share(t.unfitted)
 }
 
 // Scatter is the half-width of the times of a step's kernels that the residuals of their laws give.
 func (p *Predictor) Scatter(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.Step(batch, fresh, past, logits)
 	var t total
-	p.step(&t, &s)
+	p.step(&t, &s, estimate)
 	return t.scatter
+}
+
+// Slopes is the time of a step and its derivatives.
+func (p *Predictor) Slopes(s *operator.Step) (unit.Seconds, *roofline.Slopes) {
+	var t total
+	p.step(&t, s, estimate)
+	return t.Expected, &t.slopes
+}
+
+// Spreads is what uncertain constants leave of the interval of both phases.
+func (p *Predictor) Spreads(w *Workload) (prefill, decode float64) {
+	_, first, rest, err := p.predict(w, estimate)
+	if err != nil {
+		return 0, 0
+	}
+	return p.machine.basis.spread(&first), p.machine.basis.spread(&rest)
 }

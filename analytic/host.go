@@ -6,6 +6,11 @@ import (
 	"llmprof/unit"
 )
 
+// hostConstants are the times of the host that show where no kernel hides them.
+var hostConstants = [...]roofline.Constant{
+	roofline.HostLaunch, roofline.HostDispatch, roofline.HostAsync, roofline.HostSequence, roofline.HostStep, roofline.HostRequest,
+}
+
 // A hostTime is time of the host, by the constants that it is made of.
 type hostTime struct {
 	terms [4]hostTerm

@@ -59,7 +59,7 @@ func (o *Operator) times() []*unit.Seconds {
 
 // scale multiplies the sums of an operator.
 func (o *Operator) scale(n float64) {
-	o.Work, o.busy = o.Work.Scale(n), o.busy.Times(n)
+	o.Work, o.busy = o.Scale(n), o.busy.Times(n)
 	for _, t := range o.times() {
 		*t = t.Times(n)
 	}
@@ -276,7 +276,7 @@ func (p *Predictor) limits(ops []Operator, phase *Phase) unit.Seconds {
 			for _, t := range o.times() {
 				*t = t.Times(float64(phase.Expected / all))
 			}
-			o.Work = o.Work.Scale(passes)
+			o.Work = o.Scale(passes)
 		}
 	}
 	if passes > 1 {

@@ -52,6 +52,6 @@ func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.Step(batch, fresh, past, logits)
 	var t total
 	p.step(&t, &s, times)
-	t.limit(p.machine)
+	t.slow(p.machine)
 	return t.Expected
 }

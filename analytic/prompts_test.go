@@ -22,11 +22,11 @@ func prepared(t *testing.T, c *analytic.Case) *analytic.Predictor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := analytic.Calibrated(g, e, f)
-	if err != nil {
+	one := *c
+	if one.Machine, err = analytic.Calibrated(g, e, f); err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Prepare(all, all.Machine)
+	p, err := analytic.NewPredictor(&one)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/casetest"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -70,18 +69,17 @@ func TestRatesByHand(t *testing.T) {
 // The interval reaches as far down as up, but never below the floor.
 func TestLowerHalfOfTheInterval(t *testing.T) {
 	e := predict(t, testCase(t, "llama3.1-8b", "h200", 1, 1))
-	m := casetest.Machine(t, "h200", "native")
 	for _, x := range []struct {
 		what  string
 		span  analytic.Span
 		error float64
-	}{{"TTFT", e.TTFT, m.Cal.PrefillError}, {"TPOT", e.TPOT, m.Cal.DecodeError}} {
+	}{{"TTFT", e.TTFT, e.Prefill.KernelError}, {"TPOT", e.TPOT, e.Decode.KernelError}} {
 		near(t, x.what+": low", x.span.Low, x.span.Expected.Times(1-x.error), 1e-12)
 		near(t, x.what+": high", x.span.High, x.span.Expected.Times(1+x.error), 1e-12)
 	}
 	near(t, "TTLT: low", e.TTLT.Low, e.TTFT.Low+e.TPOT.Low.Times(127), 1e-9)
 	wide := *testCase(t, "llama3.1-8b", "h200", 1, 1)
-	wide.Machine.Cal.DecodeError, wide.Machine.Cal.PrefillError = 0.9, 0.9
+	wide.Machine.Cal.Board, wide.Machine.Cal.DecodeError, wide.Machine.Cal.PrefillError = 0, 0.9, 0.9
 	if e = predict(t, &wide); e.TPOT.Low != e.TPOT.Floor || e.TTFT.Low != e.TTFT.Floor {
 		t.Errorf("±90 %%: TTFT %+v, TPOT %+v", e.TTFT, e.TPOT)
 	}

@@ -39,20 +39,21 @@ func (r *runner) sum(all *total, run *operator.Run) {
 
 // piece adds the steps of a run without a cut.
 func (r *runner) piece(all *total, run *operator.Run) {
-	first := r.step(run, 0)
+	var first, last total
+	r.step(&first, run, 0)
 	if run.Steps == 1 {
-		all.add(first, run.Times)
+		all.add(&first, run.Times)
 		return
 	}
-	r.between(all, run, first, r.step(run, float64(run.Steps-1)))
+	r.step(&last, run, float64(run.Steps-1))
+	r.between(all, run, &first, &last)
 }
 
 // step prices step n of a run, which may lie in the middle of two.
-func (r *runner) step(run *operator.Run, n float64) *total {
+func (r *runner) step(t *total, run *operator.Run, n float64) {
 	r.budget--
-	t, s := new(total), run.At(n)
+	s := run.At(n)
 	r.p.step(t, &s, r.detail)
-	return t
 }
 
 // between adds the steps of a run of two or more, whose first and last are priced.
@@ -63,22 +64,26 @@ func (r *runner) between(all *total, run *operator.Run, first, last *total) {
 		all.add(last, n/2)
 		return
 	}
-	middle := r.step(run, float64(run.Steps-1)/2)
+	var middle total
+	r.step(&middle, run, float64(run.Steps-1)/2)
 	if run.Steps == 3 {
 		all.add(first, run.Times)
-		all.add(middle, run.Times)
+		all.add(&middle, run.Times)
 		all.add(last, run.Times)
 		return
 	}
 	if onLine(first.Expected, middle.Expected, last.Expected) && onLine(first.least, middle.least, last.least) {
 		all.add(first, n/6)
-		all.add(middle, n*2/3)
+		all.add(&middle, n*2/3)
 		all.add(last, n/6)
 		return
 	}
 	left, right := run.Split(run.Steps / 2)
-	r.between(all, &left, first, r.step(&left, float64(left.Steps-1)))
-	r.between(all, &right, r.step(&right, 0), last)
+	var leftEnd, rightBegin total
+	r.step(&leftEnd, &left, float64(left.Steps-1))
+	r.step(&rightBegin, &right, 0)
+	r.between(all, &left, first, &leftEnd)
+	r.between(all, &right, &rightBegin, last)
 }
 
 // onLine reports whether the middle of three times is the mean of the others, as far as it has to be.

@@ -69,7 +69,7 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	if wait := p.RequestTime(); wait > 0 && !s.Decode() {
 		request := p.requestTime()
 		rested.waitsForHost(&request, nil)
-		rested.limit(p.machine)
+		rested.slow(p.machine)
 		c.Spared.Time = t.throttled - rested.throttled
 		c.Spared.Energy = c.Energy - p.drawn(&rested) + p.idle(wait)
 	}

@@ -189,7 +189,7 @@ func (p *Predictor) step(t *total, s *operator.Step, d detail) {
 		if u.Expected > t.Expected {
 			t.slopes = u.slopes
 		}
-		t.timing.raise(&u.timing)
+		t.raise(&u.timing)
 		for i := range t.stage[:t.numStages] {
 			t.stage[i].raise(&u.stage[i])
 		}

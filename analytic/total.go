@@ -86,8 +86,8 @@ func (t *timing) share(part unit.Seconds) float64 {
 	return float64(part / t.kernels)
 }
 
-// limit slows a phase until it draws no more than the power limit.
-func (t *timing) limit(m *Machine) {
+// slow slows a phase until it draws no more than the power limit.
+func (t *timing) slow(m *Machine) {
 	t.clock, t.throttled = m.Limit(&t.Load)
 	t.Expected += t.throttled
 	t.bound[roofline.ByCompute] += t.throttled
@@ -98,10 +98,10 @@ func (t *timing) limit(m *Machine) {
 func (p *Predictor) limit(t *total, parts float64, prefill bool) {
 	m := p.machine
 	t.limited = m.LimitSlope(&t.Load)
-	t.timing.limit(m)
+	t.slow(m)
 	t.throttleSlopes(m.Throttle)
 	for i := range t.stage[:t.numStages] {
-		t.stage[i].limit(m)
+		t.stage[i].slow(m)
 	}
 	before := t.Expected
 	t.pipeline(parts, prefill)
@@ -129,15 +129,9 @@ func (t *total) throttleSlopes(throttle float64) {
 func (t *total) depends() (d Dependence) {
 	on := &t.slopes.On
 	d.Compute, d.Memory, d.Network = on[roofline.Matrix]+on[roofline.Vector], on[roofline.Memory]+on[roofline.Serial], on[roofline.Network]
-	d.Power = -t.limited
-	for _, k := range roofline.All() {
-		if i := k.Info(); !i.Quantity.Timed() {
-			continue
-		} else if i.Engine {
-			d.Host += t.slopes.By[k]
-		} else {
-			d.Launch += t.slopes.By[k]
-		}
+	d.Power, d.Launch = -t.limited, on[roofline.Fixed]+on[roofline.Chain]+t.slopes.By[roofline.StreamNode]
+	for _, k := range hostConstants {
+		d.Host += t.slopes.By[k]
 	}
 	return d
 }

@@ -99,7 +99,7 @@ func single(t *testing.T, q *Request, r *Row) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Machine, err = casetest.Calibrated(c, g, e, f); err != nil {
+	if c.Machine, err = analytic.Calibrated(g, e, f); err != nil {
 		return false
 	}
 	x, err := analytic.Predict(c)

@@ -23,7 +23,7 @@ func TestShareOfAllBatches(t *testing.T) {
 					}
 					p, err := s.prepare(&Row{Card: s.card, Formats: f, Split: split, DP: 1, MicroBatches: split.PP})
 					testkit.Must(t, err)
-					w := wave{p: p.Predictor, q: &q, gain: 1}
+					w := wave{p: p, q: &q, gain: 1}
 					sizes := w.upTo(256, 512)
 					took, energy := w.share(sizes)
 					priced, all = priced+len(w.known), all+len(sizes)

@@ -54,109 +54,67 @@ func fastestAlgorithm(m *Machine, t *Terms, k *Kernel) {
 	if k.Scheme != Unquantized || k.Tile.Rows != 0 || m.Peaks.SMs == 0 {
 		return
 	}
-	h := heuristic{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]),
-		best: algorithm{time: unit.Seconds(math.Inf(1))}}
-	tiles := blockTiles[:]
-	if m.stretch[GEMMIdle] == 0 {
-		if h.alone[Chain] <= h.element { // no split saves more than its kernel takes
-			return
-		}
-		tiles = tiles[:1]
-	}
-	sums := seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
-	h.exposed, h.sums, h.sms, h.peak, h.idle = m.stretch[t.exposed], unit.Seconds(sums*m.stretch[GEMMMemory]), m.Peaks.SMs,
-		m.Peaks.matrix(k.Format), m.stretch[GEMMIdle]
-	h.stretch = h.idle * m.stretch[GEMMCompute]
-	h.shared = h.leastShared()
-	for i := range tiles {
-		h.try(&tiles[i])
-	}
-	t.waste(GEMMCompute, GEMMIdle, seconds(h.best.idle, h.peak), 0)
-	if h.best.splits > 1 {
-		t.divide(Chain, h.best.splits)
-		t.add(Memory, GEMMMemory, h.best.splits*sums)
+	s := algorithms{m: m, k: k, whole: m.times(t), exposed: m.stretch[t.exposed],
+		sum: seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)}
+	best := s.fastest()
+	t.waste(GEMMCompute, GEMMIdle, seconds(best.idle, m.Peaks.matrix(k.Format)), 0)
+	if best.splits > 1 {
+		t.divide(Chain, best.splits)
+		t.add(Memory, GEMMMemory, best.splits*s.sum)
 		t.add(Fixed, ElementwiseFixed, k.Launches)
 	}
 }
 
-// A heuristic searches the algorithms of a library for the fastest one of a GEMM.
-type heuristic struct {
-	*Kernel
-	alone   Times        // times without idle SMs and without splits of K
-	exposed float64      // how far arithmetic and memory traffic hide each other
-	element unit.Seconds // fixed time of the kernel that adds sums up
-	sums    unit.Seconds // time of the sums in FP32 of one of the blocks that share the tiles
-	shared  unit.Seconds // least time of all algorithms with split-K
-	sms     float64
-	peak    unit.FLOPsPerSec
-	idle    float64 // share of the time of idle SMs that shows
-	stretch float64 // factor of the time that SMs idle at the peak rate
-	best    algorithm
-	largest float64 // blocks of the largest tiles that were tried; 0 before that
+// An algorithms is the algorithms that a library has for a GEMM.
+type algorithms struct {
+	m       *Machine
+	k       *Kernel
+	whole   Times   // times without idle SMs and without split-K
+	exposed float64 // how far arithmetic and memory traffic hide each other
+	sum     float64 // seconds at the data-sheet bandwidth in which one of the blocks that share a tile moves its sums
 }
 
-// leastShared is no more than the time of any algorithm with split-K: no SM idles, as few blocks as can be write their
-// sums, and as many as may be share the steps of a tile. A time falls with none of its parts, rounded or not.
-func (h *heuristic) leastShared() unit.Seconds {
-	times := h.alone
-	times[Chain] = times[Chain].Times(1.0 / mostSplits)
-	times[Memory] += h.sums.Times(2)
-	times[Fixed] += h.element
-	return times.overlapped(h.exposed)
-}
-
-// slower reports whether no algorithm with so many splits or more is faster than the best one: no SM idles, so many blocks
-// write their sums, and as many as may be share the steps of a tile. Squares are compared, with more room than rounding takes.
-func (h *heuristic) slower(splits float64) bool {
-	const room = 1 + 1e-9
-	compute, memory := float64(h.alone.Compute()), float64(h.alone[Memory]+h.sums.Times(splits))
-	chain := float64(h.alone[Chain]) / mostSplits
-	left := float64(h.best.time - (h.alone[Fixed] + h.element + h.alone[Serial]))
-	greater, lesser := unit.Larger(compute, memory), unit.Smaller(compute, memory)
-	return left <= 0 || greater*greater+h.exposed*lesser*lesser+chain*chain > room*left*left
-}
-
-// try takes the algorithms with a tile that are faster than the best one. Of two with as many splits that which idles more is no faster.
-func (h *heuristic) try(tile *Tile) {
-	s := &h.Shape
-	if h.idle > 0 && !tile.mayRun(s, h.sms) {
-		return
+// fastest is the fastest algorithm: of all tiles, with the inputs of a tile split in every way that is allowed.
+func (a *algorithms) fastest() algorithm {
+	best := algorithm{time: unit.Seconds(math.Inf(1))}
+	tiles, waves := blockTiles[:], a.m.stretch[GEMMIdle] > 0
+	if !waves {
+		tiles = tiles[:1]
 	}
-	blocks, results := math.Ceil(s.M/tile.Rows)*math.Ceil(s.N/tile.Columns), tile.Rows*tile.Columns
-	if results == largest && h.largest > 0 && blocks >= h.largest {
-		return // a tile of as many results with more blocks idles no less
-	}
-	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
-		if splits > 1 && (h.shared >= h.best.time || h.slower(splits)) {
-			return
-		}
-		next, all := algorithm{splits: splits}, blocks*splits
-		if h.idle > 0 {
-			if !tile.tiled(s, all, h.sms) {
-				return
-			}
-			next.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/h.sms)*h.sms*tile.Rows*tile.Columns)-h.Work.FLOPs)
-		} else if splits > 1 && all > h.sms {
-			return
-		}
-		if splits == h.best.splits && next.idle >= h.best.idle && (splits > 1 || h.shared >= h.best.time) {
+	for i := range tiles {
+		if waves && !tiles[i].mayRun(&a.k.Shape, a.m.Peaks.SMs) {
 			continue
 		}
-		times := h.alone
-		times[Matrix] += next.idle.Over(h.peak).Times(h.stretch)
-		if splits > 1 {
-			times[Chain] = times[Chain].Times(1 / splits)
-			times[Memory] += h.sums.Times(splits)
-			times[Fixed] += h.element
-		}
-		if next.time = times.overlapped(h.exposed); next.time < h.best.time {
-			h.best = next
-		}
-		if splits == 1 && next.time-h.alone.least() <= h.element { // no split saves more than its kernel takes
-			return
-		}
-		if results == largest {
-			h.largest = blocks
+		for splits := 1.0; splits == 1 || splits <= mostSplits && a.k.Shape.K >= splits*splitInputs; splits++ {
+			if next, runs := a.of(&tiles[i], splits); runs && next.time < best.time {
+				best = next
+			}
 		}
 	}
+	return best
+}
+
+// of is the algorithm with a tile whose inputs so many blocks share, if a library has it.
+func (a *algorithms) of(tile *Tile, splits float64) (x algorithm, runs bool) {
+	s, sms, idle := &a.k.Shape, a.m.Peaks.SMs, a.m.stretch[GEMMIdle]
+	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns) * splits
+	x.splits = splits
+	switch {
+	case idle > 0:
+		if !tile.tiled(s, blocks, sms) {
+			return x, false
+		}
+		x.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(blocks/sms)*sms*tile.Rows*tile.Columns)-a.k.Work.FLOPs)
+	case splits > 1 && blocks > sms:
+		return x, false
+	}
+	times := a.whole
+	times[Matrix] += x.idle.Over(a.m.Peaks.matrix(a.k.Format)).Times(idle * a.m.stretch[GEMMCompute])
+	if splits > 1 {
+		times[Chain] = times[Chain].Times(1 / splits)
+		times[Memory] += unit.Seconds(splits * a.sum * a.m.stretch[GEMMMemory])
+		times[Fixed] += unit.Seconds(a.k.Launches * a.m.stretch[ElementwiseFixed])
+	}
+	x.time = times.overlapped(a.exposed)
+	return x, true
 }

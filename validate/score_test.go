@@ -220,7 +220,7 @@ func TestScoreIsTheEstimate(t *testing.T) {
 			Model: m, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},
 			Workload: analytic.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen, AllLogits: r.Logits},
 		}
-		question.Machine = question.On(machines)
+		question.Machine = machines
 		want, err := analytic.Predict(question)
 		if err != nil {
 			t.Fatal(err)

@@ -16,11 +16,6 @@ func decode(t *testing.T, name string) analytic.Span {
 	t.Helper()
 	c := casetest.Case(t, "qwen3-30b-a3b", "h200", 8, 2)
 	c.Machine = casetest.Machine(t, "h200", name)
-	e, err := casetest.Calibrated(c, c.Machine.GPU, c.Machine.Engine, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Machine = e
 	return predict(t, c).TPOT
 }
 

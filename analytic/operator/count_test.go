@@ -29,14 +29,21 @@ func TestCountIsSumOfSteps(t *testing.T) {
 			if past+w.Chunk >= w.PromptLen {
 				st.Logits = 1
 			}
-			prefill.AddOps(st.AppendOps(nil), st.Past)
+			addOps(&prefill, &st)
 		}
 		for i := range w.GenLen - 1 {
 			st := shard.Step(2, 1, float64(w.PromptLen+i), 1)
-			decode.AddOps(st.AppendOps(nil), st.Past)
+			addOps(&decode, &st)
 		}
 		near(t, name+" prefill", &n.Prefill, &prefill)
 		near(t, name+" decode", &n.Decode, &decode)
+	}
+}
+
+// addOps adds the operators of a step.
+func addOps(sum *operator.Sum, s *operator.Step) {
+	for _, o := range s.AppendOps(nil) {
+		sum.AddOp(&o)
 	}
 }
 

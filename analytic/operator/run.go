@@ -36,7 +36,8 @@ func (r *Run) Straight(at []int) (all []Run) {
 	return append(all, rest)
 }
 
-// mostBends bounds the cuts of a run: chunks of a few tokens under answers of millions have more, behind which the run is taken as straight.
+// mostBends bounds the cuts of a run. Chunks of a few tokens under answers of millions have more, behind which the run is taken as
+// straight.
 const mostBends = 4096
 
 // Bends are the steps of a run before which the formula of a layer changes: all figures of an operator are linear in the context between

@@ -28,7 +28,7 @@ func TestResources(t *testing.T) {
 		c := casetest.Case(t, test.model, test.gpu, 1, 1)
 		c.Workload = analytic.Workload{Batch: 1, PromptLen: 4096, GenLen: test.gen}
 		base := casetest.Predict(t, c)
-		all := sensitivity.Resources(c)
+		all := sensitivity.Resources(&base)
 		if len(all) != 6 {
 			t.Fatalf("%s on %s: %d resources", test.model, test.gpu, len(all))
 		}

@@ -32,7 +32,7 @@ func alone(t *testing.T, c *analytic.Case, all *analytic.Machine, row *sweep.Row
 	one := *c
 	one.Workload = analytic.Workload{Batch: row.Batch, PromptLen: row.Prompt, CachedPrefix: row.CachedPrefix, Chunk: row.Chunk,
 		GenLen: row.Gen}
-	one.Machine = one.On(all)
+	one.Machine = all
 	e, err := analytic.Predict(&one)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,9 @@ func TestGridsAreEstimates(t *testing.T) {
 			_, err := sweep.Run(t.Context(), g, sweep.Options{Format: sweep.CSV, Keep: true, Workers: 2, See: func(some []sweep.Row) {
 				rows = append(rows, some...)
 			}, Source: func() (sweep.Source, error) {
-				p, err := c.Prepare(all, all.Machine)
+				one := *c
+				one.Machine = all
+				p, err := analytic.NewPredictor(&one)
 				return fixed{&sweep.Setup{Case: p}}, err
 			}})
 			if err != nil {

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +32,8 @@ func settingOf(t testing.TB, model, gpu, engine string, tp int) func() (sweep.So
 		t.Fatal(err)
 	}
 	return func() (sweep.Source, error) {
-		p, err := c.Prepare(all, all.Machine)
+		c.Machine = all
+		p, err := analytic.NewPredictor(c)
 		return fixed{&sweep.Setup{Case: p, Setting: sweep.Setting{
 			Model: model, GPU: gpu, Engine: engine, TP: tp, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUs: tp}}}, err
 	}
@@ -65,27 +64,6 @@ func write(t *testing.T, g *sweep.Grid, o sweep.Options) (string, sweep.Summary)
 func batches(n int) *sweep.Grid {
 	return &sweep.Grid{Axes: []sweep.Axis{{Name: "gpu", Values: []string{"a", "b"}}},
 		Workload: [sweep.NumNumbers][]int{count(1, n), {1024}, {0}, {0}, {1, 2, 300}}}
-}
-
-// A point allocates nothing, so that memory does not grow with the grid.
-func TestPointsAllocateNothing(t *testing.T) {
-	allocated := func(lengths int) (points uint64, bytes float64) {
-		g := &sweep.Grid{Workload: [sweep.NumNumbers][]int{count(1, 64), count(1024, 1023+lengths), {0}, {0}, {1, 2, 300}}}
-		o := sweep.Options{Format: sweep.CSV, Workers: 1, Out: io.Discard, Source: settingOf(t, "llama3.1-8b", "a100", "vllm", 1)}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		s, err := sweep.Run(t.Context(), g, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runtime.ReadMemStats(&after)
-		return s.Points, float64(after.TotalAlloc - before.TotalAlloc)
-	}
-	few, less := allocated(100)
-	many, more := allocated(500)
-	if each := (more - less) / float64(many-few); each > 8 {
-		t.Errorf("a further point allocates %.1f bytes", each)
-	}
 }
 
 // The shards of a grid put together are the grid, byte for byte, for any number of workers.

@@ -205,7 +205,7 @@ const least = 0.005
 // resourceLine says which resources a request's time depends on most.
 func (e *Estimate) resourceLine() string {
 	var parts []string
-	for _, r := range sensitivity.Resources(&e.Report.Estimate) {
+	for _, r := range sensitivity.Resources(&e.Estimate) {
 		if gain := 1 - float64(r.TTLT.Expected/e.TTLT.Expected); gain >= least && len(parts) < 3 {
 			text := fmt.Sprintf("%s (−%.1f %%)", r.Name, 100*gain)
 			if len(parts) == 0 {

@@ -211,7 +211,7 @@ func kinds(m *models.Model) []layerJSON {
 // Document is the estimate for programs.
 func (e *Estimate) Document() *EstimateDocument {
 	j := e.Figures()
-	for _, c := range append(sensitivity.Resources(&e.Report.Estimate), sensitivity.Choices(&e.Case)...) {
+	for _, c := range append(sensitivity.Resources(&e.Estimate), sensitivity.Choices(&e.Case)...) {
 		j.Sensitivity = append(j.Sensitivity, changeJSON{
 			c.Name, OrNull(c.Flags), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
 		})
