@@ -24,7 +24,7 @@ type CalibrationFile struct {
 	GPU     string              `toml:"gpu"`     // key in the table
 	Engine  string              `toml:"engine"`  // engine of the host constants; "" for none
 	Kernels string              `toml:"kernels"` // kernels that were timed: "torch 2.11 (cuBLAS, cuDNN)"
-	DType   unit.Format         `toml:"-"`       // format of GEMMs and attention
+	DType   unit.Format         `toml:"dtype"`   // format of GEMMs and attention
 	TP      []int               `toml:"tp"`      // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time           `toml:"made"`
 	Version string              `toml:"llmprof"`  // version of llmprof
@@ -34,8 +34,8 @@ type CalibrationFile struct {
 	HeldOut map[string]Residual `toml:"held_out"` // errors of rows left out of the fit, by the key of the constant that bounds them
 	Notes   []string            `toml:"notes"`
 
-	Tables    *Tables              `toml:"tables"` // tables that rows were imported from; nil where they were measured
-	Operators map[string]Operators `toml:"-"`      // imported rows, by the section of their constants
+	Tables    *Tables              `toml:"tables"`    // tables that rows were imported from; nil where they were measured
+	Operators map[string]Operators `toml:"operators"` // imported rows, by the section of their constants
 }
 
 // Tables are published tables of operator times that constants were fitted to.
@@ -54,11 +54,14 @@ type TableFile struct {
 }
 
 // Operators is how well a law does on the rows of a section: constants fitted to all
-// of them, and to one half of their shapes alone for the error of the other half.
+// of them, and to one half of their shapes alone for the error of the other half. Errors
+// are shares of the time.
 type Operators struct {
-	N       int
-	Fitted  float64 // the median error of all rows, as a share of the time
-	HeldOut Residual
+	N       int     `toml:"n"`        // rows
+	Fitted  float64 `toml:"fitted"`   // median error of all rows
+	HeldOut int     `toml:"held_out"` // rows of the other half
+	Median  float64 `toml:"median"`   // median error of the other half
+	P90     float64 `toml:"p90"`      // 90th percentile of the errors of the other half
 }
 
 // A CalibratedDevice says which board it was, and which peaks the shares are of.
@@ -96,12 +99,9 @@ func (f *CalibrationFile) Check(g *GPU) error {
 		return fmt.Errorf("%s: the calibration %q is of %s, not of %s: calibrate on one, or give --gpu %s", f.File, f.Name, f.GPU, g.Key, f.GPU)
 	case !ok:
 		return fmt.Errorf("%s: the calibration %q is in %v, for which %s has no peak", f.File, f.Name, f.DType, g.Key)
-	case !near(float64(f.Device.Peak), float64(peak)):
-		return fmt.Errorf("%s: its shares are of %v in %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Peak,
-			f.DType, g.Key, peak)
-	case !near(float64(f.Device.Bandwidth), float64(g.Bandwidth)):
-		return fmt.Errorf("%s: its shares are of %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Bandwidth,
-			g.Key, g.Bandwidth)
+	case !near(float64(f.Device.Peak), float64(peak)) || !near(float64(f.Device.Bandwidth), float64(g.Bandwidth)):
+		return fmt.Errorf("%s: its shares are of %v in %v and of %v, but %s has %v and %v: fit it again with \"llmprof calibrate --rows\"",
+			f.File, f.Device.Peak, f.DType, f.Device.Bandwidth, g.Key, peak, g.Bandwidth)
 	}
 	return nil
 }
@@ -123,7 +123,12 @@ func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error
 	}
 	c = DefaultCalibration(g)
 	throttled := c.Constants[roofline.GEMMSustained] < c.Constants[roofline.GEMMCompute]
-	f.put(&c.Constants, engine, func(_ roofline.Constant, v Value) float64 { return v.Value })
+	for _, k := range roofline.All() {
+		if v, ok := f.value(k, engine); ok {
+			c.Constants[k] = v.Value
+		}
+	}
+	c.follow(f.Values)
 	for key, h := range f.HeldOut {
 		c.Residuals[roofline.ConstantOf(key)] = h.width()
 	}
@@ -137,31 +142,22 @@ func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error
 	return c, nil
 }
 
-// put sets every constant of the file to what value makes of it.
-func (f *CalibrationFile) put(c *roofline.Constants, engine string, value func(roofline.Constant, Value) float64) {
-	for _, k := range roofline.All() {
-		if v, ok := f.Values[k.String()]; ok && (!k.Info().Engine || f.Serves(engine)) {
-			c[k] = value(k, v)
-		}
-	}
-	if _, ok := f.Values["skinny_gemm.memory"]; !ok {
-		skinnyAsGEMM(c)
-	}
-	if _, ok := f.Values["fused_all_reduce.base"]; !ok {
-		fusedAsOneShot(c)
-	}
+// value is a constant that the file has, for the kernels and the host of an engine.
+func (f *CalibrationFile) value(k roofline.Constant, engine string) (Value, bool) {
+	v, ok := f.Values[k.String()]
+	return v, ok && (!k.Info().Engine || f.Serves(engine))
 }
 
 func (f *CalibrationFile) source() string {
-	fitted, all := 0, 0
+	s := fmt.Sprintf("measured on %s, %s, %s", f.Device.Name, f.Made.Format(time.DateOnly), f.Kernels)
+	defaults := 0
 	for _, v := range f.Values {
-		if all++; v.N > 0 {
-			fitted++
+		if v.N == 0 {
+			defaults++
 		}
 	}
-	s := fmt.Sprintf("measured on %s, %s, %s", f.Device.Name, f.Made.Format(time.DateOnly), f.Kernels)
-	if fitted < all {
-		s += fmt.Sprintf("; %d of %d constants are defaults", all-fitted, all)
+	if defaults > 0 {
+		s += fmt.Sprintf("; %d of %d constants are defaults", defaults, len(f.Values))
 	}
 	return s
 }
@@ -183,17 +179,13 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 	}
 	var all []Moved
 	for _, k := range roofline.All() {
-		v, ok := f.Values[k.String()]
-		if !ok || k.Info().Engine && !f.Serves(engine) || k.IsPower() {
+		v, ok := f.value(k, engine)
+		if !ok || k.IsPower() {
 			continue
 		}
 		m := Moved{k.String(), base}
-		f.put(&m.Constants, engine, func(c roofline.Constant, w Value) float64 {
-			if c != k {
-				return w.Value
-			}
-			return c.Slower(w.Value, width(v, &base))
-		})
+		m.Constants[k] = k.Slower(v.Value, width(v, &base))
+		m.follow(f.Values)
 		all = append(all, m)
 	}
 	return append(all, unmeasured(&base)...), nil
@@ -251,13 +243,10 @@ func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
 			continue // there is none
 		}
 		f, err := ParseCalibration("calibrations/"+name, string(text))
-		if err != nil {
-			return nil, err
+		if fits := err == nil && f.Check(g) == nil; !fits {
+			f = nil
 		}
-		if fits := f.Check(g) == nil; fits {
-			return f, nil
-		}
-		return nil, nil
+		return f, err
 	}
 	return nil, nil
 }

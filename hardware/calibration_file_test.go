@@ -182,7 +182,8 @@ func TestCalibrationOfAnotherGPU(t *testing.T) {
 	testkit.Must(t, err)
 	g, err := table.GPU("h200")
 	testkit.Must(t, err)
-	if err := f.Check(&g); err == nil || !strings.Contains(err.Error(), "shares are of 4.800 TB/s, h200-sxm-141gb has 4.000 TB/s") {
+	if err := f.Check(&g); err == nil || !strings.Contains(err.Error(),
+		"of 4.800 TB/s, but h200-sxm-141gb has 989.4 TFLOP/s and 4.000 TB/s: fit it again") {
 		t.Error(err)
 	}
 }
@@ -217,7 +218,7 @@ func TestCalibrationMistakes(t *testing.T) {
 		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:10: the schema is "llmprof.estimate/v1": want ` +
 			`schema = "llmprof.calibration/v1"`},
 		{`schema = "llmprof.calibration/v1"`, ``, `want schema = "llmprof.calibration/v1"`},
-		{`gpu = "h200-sxm-141gb"`, ``, "the file has no gpu"},
+		{`gpu = "h200-sxm-141gb"`, ``, `there is no gpu: want gpu = "h200-sxm-141gb"`},
 		{`name = "mine"`, `nama = "mine"`, `"nama" is not a key here; did you mean "name"?`},
 		{`power_limit = `, `power_limits = `, `"power_limits" is not a key here; did you mean "power_limit"?`},
 		{`dtype = "bf16"`, `dtype = "bf17"`, "dtype"},
@@ -225,26 +226,29 @@ func TestCalibrationMistakes(t *testing.T) {
 		{`tp = [1, 2]`, `tp = [2, 1]`, "rising"},
 		{`made = 2026-11-21T12:00:00Z`, ``, "when it was made"},
 		{`compute = {value = 0.81`, `compute = {value = 1.81`,
-			"gemm.compute is 1.81: want a share of the data-sheet peak, above 1e-6 and at most 1"},
+			"gemm.compute.value is 1.81: want a share of the data-sheet peak, above 1e-6 and at most 1"},
 		{`compute = {value = 0.81`, `compute = {value = 1e-320`,
-			"gemm.compute is 1e-320: want a share of the data-sheet peak, above 1e-6 and at most 1"},
-		{`compute = {value = 0.81`, `compute = {value = nan`, "gemm.compute is NaN: want a share"},
-		{`compute = {value = 0.81`, `compute = {value = "0.81 s"`, "gemm.compute is 0.81 s: want a share"},
+			"gemm.compute.value is 1e-320: want a share of the data-sheet peak, above 1e-6 and at most 1"},
+		{`compute = {value = 0.81`, `compute = {value = nan`, "gemm.compute.value is NaN: want a share"},
+		{`compute = {value = 0.81`, `compute = {value = "0.81 s"`, "gemm.compute.value is 0.81 s: want a share"},
 		{`compute = {value = 0.81`, `compote = {value = 0.81`, `"compote" is not a constant of gemm; did you mean "compute"?`},
-		{`uncertainty = 0.02, n = 20, from = "products"`, `n = 20, from = "products"`, "gemm.compute has no uncertainty: n = 20 rows give one"},
-		{`uncertainty = 0.02, n = 20`, `uncertainty = inf, n = 20`, "the uncertainty of gemm.compute is +Inf"},
-		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02, n = 1`, "n = 1 rows say nothing of one"},
+		{`uncertainty = 0.02, n = 20, from = "products"`, `n = 20, from = "products"`,
+			"there is no gemm.compute.uncertainty: want half of the 95 % interval, which 2 rows and more give"},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = inf, n = 20`, "gemm.compute.uncertainty is +Inf: want half of the 95 % interval"},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02, n = 1`, "gemm.compute.uncertainty is 0.02: want none where n is below 2"},
 		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02, m = 20`, `"m" is not a key here`},
-		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02`, "want n, 0 for a default"},
-		{`fixed = {value = "3.250 µs"`, `fixed = {value = 3.25`, `gemm.fixed is 3.25: want a time above 0 and at most 100 ms, with its unit`},
-		{`fixed = {value = "3.250 µs"`, `fixed = {value = "3.250 W"`, "gemm.fixed is 3.250 W: want a time"},
-		{`fixed = {value = "3.250 µs"`, `fixed = {value = "3.250 ks"`, "gemm.fixed is 3.250 ks: want a time"},
-		{`n = 0, from = "default for hopper"`, `n = 0, from = "my guess"`, `has n = 0 and is from "my guess"`},
-		{`n = 0, from = "default for hopper"`, `n = 0, from = ""`, "does not say where it is from"},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02`, "there is no gemm.compute.n: want the number of rows"},
+		{`fixed = {value = "3.250 µs"`, `fixed = {value = 3.25`,
+			`gemm.fixed.value is 3.25: want a time above 0 and at most 100 ms, with its unit`},
+		{`fixed = {value = "3.250 µs"`, `fixed = {value = "3.250 W"`, "gemm.fixed.value is 3.250 W: want a time"},
+		{`fixed = {value = "3.250 µs"`, `fixed = {value = "3.250 ks"`, "gemm.fixed.value is 3.250 ks: want a time"},
+		{`n = 0, from = "default for hopper"`, `n = 0, from = "my guess"`,
+			`attention.compute.from is my guess: want "default for hopper" where n = 0`},
+		{`n = 0, from = "default for hopper"`, `n = 0, from = ""`, "there is no attention.compute.from: want where the constant is from"},
 		{"[graph]\nnode", "[graph]\nnoda", `"noda" is not a constant of graph; did you mean "node"?`},
 		{`"gemm.memory" = {n = 18, median = 0.04, p90 = 0.09}`, ``, `held_out has no "gemm.memory", which was fitted`},
 		{`"gemm.memory" = {n = 18, median = 0.04`, `"gemm.memory" = {n = 18, median = 0.4`, "the median no more than the p90"},
-		{`"gemm.memory" = {`, `"link.share" = {`, "link.share was not fitted"},
+		{`"gemm.memory" = {`, `"link.share" = {`, "held_out.link.share is {18 0.04 0.09}: want none, for no row was left out"},
 		{`"gemm.memory" = {`, `"gemm.memoro" = {`, `did you mean "gemm.memory"?`},
 		{`engine = "native"`, ``, "host.step is an engine's and the file names none"},
 		{`peak = "989.4 TFLOP/s"`, `peak = "989.4 GB/s"`, "rate of operations"},
@@ -252,6 +256,9 @@ func TestCalibrationMistakes(t *testing.T) {
 		{"[device]", "[[device]]", "device"},
 		{"[gemm]", "[gemm", "mine.toml:"},
 		{"[gemm]", "gemm = 3 \n[gemm]", "mine.toml:"},
+		{"[gemm]", "[[gemm]]", "gemm has to be a table, [gemm]"},
+		{"[held_out]", "[former]\nshare = 1\n[held_out]",
+			`"former" is not a key here; did you mean "power"? A file of another release is fitted again`},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)
 		if text == good {

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -11,71 +12,28 @@ import (
 	"llmprof/unit"
 )
 
-// Find is Load(text) and then GPU(name), in a fraction of the time: it reads
-// only the table of the entry that is asked for. A mistake elsewhere in the
-// text goes unseen, so this is for the table that the program is built with.
+// Find is Load(text) and then GPU(name), in a fraction of the time (BenchmarkFind, BenchmarkLoad): it reads
+// only the tables of GPUs that have the name. What is wrong elsewhere in the text goes unseen, so this is for
+// the table that the program is built with, whose entries begin with key, name, aliases and devices.
 func Find(text, name string) (GPU, error) {
-	if _, rest, ok := strings.Cut(text, "\n[gpu."+name+"]"); ok { // most names are keys, and names are unique
-		rest, _, _ = strings.Cut(rest, "\n[gpu.")
-		return findIn(text, "[gpu."+name+"]"+rest, name)
-	}
 	var named strings.Builder
-	for _, section := range sections(text) {
-		if has(section, fold(name)) {
-			named.WriteString(section)
+	for _, section := range strings.Split(text, "\n[gpu.")[1:] {
+		names, _, _ := strings.Cut(section, "\nvendor = ")
+		quoted := strings.FieldsFunc(names, func(r rune) bool { return r == '"' || r == ']' })
+		if slices.ContainsFunc(quoted, func(s string) bool { return fold(s) == fold(name) }) {
+			named.WriteString("[gpu." + section + "\n")
 		}
 	}
-	return findIn(text, named.String(), name)
-}
-
-// findIn finds name in the sections that have it, or in all of text where there is none, or one has a base
-// or does not stand alone.
-func findIn(text, sections, name string) (GPU, error) {
-	if t, err := Load(sections); err == nil && len(t.gpus) > 0 {
-		return t.GPU(name)
+	if t, err := Load(named.String()); err == nil {
+		if g, err := t.GPU(name); err == nil {
+			return g, nil
+		}
 	}
-	t, err := Load(text)
+	t, err := Load(text) // No entry has the name, or one starts from another.
 	if err != nil {
 		return GPU{}, err
 	}
 	return t.GPU(name)
-}
-
-// sections cuts text before each line that starts a [gpu.KEY] table.
-func sections(text string) []string {
-	const start = "\n[gpu."
-	var parts []string
-	for {
-		_, rest, ok := strings.Cut(text, start)
-		if !ok {
-			return parts
-		}
-		end := strings.Index(rest, start)
-		if end < 0 {
-			end = len(rest)
-		}
-		parts = append(parts, start[1:]+rest[:end])
-		text = rest[end:]
-	}
-}
-
-// has reports whether a section is of a GPU that a folded name may mean. It reads its
-// first lines alone: key, name, aliases and devices come first, and what follows is long.
-func has(section, want string) bool {
-	for line := range strings.Lines(section) {
-		if key, ok := strings.CutPrefix(line, "[gpu."); ok && fold(key) == want {
-			return true
-		}
-		if strings.HasPrefix(line, "vendor = ") {
-			break
-		}
-		for i, quoted := range strings.Split(line, `"`) {
-			if i%2 == 1 && fold(quoted) == want {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // memoryTolerance is how far the memory that a system reports may be from the
@@ -87,41 +45,29 @@ const memoryTolerance = 0.15
 // system reports in all distinguishes variants; 0 means it is not known.
 func (t *Table) Match(name string, memory unit.Bytes) (GPU, error) {
 	name = strings.TrimSpace(strings.TrimRight(name, "\x00")) // the device tree ends strings in NUL
-	var fits, all []string
-	var found GPU
-	nearest := math.Inf(1)
+	var all []string
+	var fits []*GPU
 	for _, i := range t.devices[fold(name)] {
-		g := t.gpus[i]
+		g := &t.gpus[i]
 		all = append(all, fmt.Sprintf("%s (%v)", g.Key, g.Memory))
-		off := g.memoryOff(memory)
-		if memory != 0 && !(off <= memoryTolerance) {
-			continue
-		}
-		fits = append(fits, g.Key)
-		if off < nearest || len(fits) == 1 {
-			found, nearest = g, off
+		if memory == 0 || g.memoryOff(memory) <= memoryTolerance {
+			fits = append(fits, g)
 		}
 	}
 	switch {
 	case len(all) == 0:
 		_, err := t.GPU(name)
-		return GPU{}, fmt.Errorf("this device is not in the table: %w", orUnknown(err, name))
+		if err == nil { // an alias is no match
+			err = fmt.Errorf("%q is not a name that a driver reports", name)
+		}
+		return GPU{}, fmt.Errorf("this device is not in the table: %w", err)
 	case len(fits) == 0:
 		return GPU{}, fmt.Errorf("device %q with %v is none of %s: a slice of one, or a variant that the table lacks",
 			name, memory, strings.Join(all, ", "))
 	case len(fits) > 1 && memory == 0:
 		return GPU{}, fmt.Errorf("device %q may be any of %s: its memory has to be known", name, strings.Join(all, ", "))
 	}
-	return found, nil
-}
-
-// orUnknown keeps a name that finds an entry as an alias, but is none that a
-// driver reports, from passing for a match.
-func orUnknown(err error, name string) error {
-	if err == nil {
-		return fmt.Errorf("%q is not a name that a driver reports", name)
-	}
-	return err
+	return *slices.MinFunc(fits, func(a, b *GPU) int { return cmp.Compare(a.memoryOff(memory), b.memoryOff(memory)) }), nil
 }
 
 // memoryOff is the relative distance of a system's memory from what g is sold
@@ -143,7 +89,7 @@ func fold(name string) string {
 		}
 		return -1
 	}, name)
-	for _, brand := range brands() {
+	for _, brand := range brands {
 		if rest, ok := strings.CutPrefix(f, brand); ok && rest != "" {
 			f = rest
 		}
@@ -152,15 +98,18 @@ func fold(name string) string {
 }
 
 // brands are words that a name may begin with or leave out.
-func brands() []string {
-	return []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"}
-}
+var brands = []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"}
 
-// near lists keys or aliases that resemble name, the nearest first; of a brand its last GPUs.
+// near lists keys or aliases that resemble name, the nearest first; of a brand its last five GPUs.
 func (t *Table) near(name string) (names []string) {
 	want := fold(name)
-	if slices.Contains(brands(), want) {
-		return t.branded(want)
+	if slices.Contains(brands, want) {
+		for _, g := range t.gpus {
+			if g.Vendor == want || strings.HasPrefix(strings.ToLower(g.Name), want) {
+				names = append(names, g.Key)
+			}
+		}
+		return names[max(len(names)-5, 0):]
 	}
 	groups := make([][]string, len(t.gpus))
 	for i, g := range t.gpus {
@@ -170,14 +119,4 @@ func (t *Table) near(name string) (names []string) {
 		names = append(names, m.Name)
 	}
 	return names
-}
-
-// branded lists the last five GPUs of a brand.
-func (t *Table) branded(brand string) (keys []string) {
-	for _, g := range t.gpus {
-		if g.Vendor == brand || strings.HasPrefix(strings.ToLower(g.Name), brand) {
-			keys = append(keys, g.Key)
-		}
-	}
-	return keys[max(len(keys)-5, 0):]
 }

@@ -8,7 +8,9 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/roofline"
@@ -66,28 +68,18 @@ type GPU struct {
 // it has a unit for them. FP32 is the rate of the vector units (CUDA cores);
 // every other format is the rate of the matrix units (tensor cores).
 func (g *GPU) Peak(f unit.Format) (rate unit.FLOPsPerSec, ok bool) {
-	if f >= unit.NumFormats {
-		return 0, false
+	if f < unit.NumFormats {
+		rate = g.peak[f]
 	}
-	rate = g.peak[f]
 	return rate, rate > 0
 }
 
 // Has reports whether g has a unit for numbers of format f.
-func (g *GPU) Has(f unit.Format) bool {
-	_, ok := g.Peak(f)
-	return ok
-}
+func (g *GPU) Has(f unit.Format) bool { return f < unit.NumFormats && g.peak[f] > 0 }
 
 // Formats lists the formats that g has a unit for, widest first.
 func (g *GPU) Formats() []unit.Format {
-	var fs []unit.Format
-	for f := unit.FP32; f < unit.NumFormats; f++ {
-		if g.Has(f) {
-			fs = append(fs, f)
-		}
-	}
-	return fs
+	return slices.DeleteFunc(unit.Formats(), func(f unit.Format) bool { return !g.Has(f) })
 }
 
 // DriverMemory is the memory that the driver reports in all, and whether it is
@@ -96,12 +88,7 @@ func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.driverMemory, g.
 
 // Capacity is the memory that a model can lie in: what the driver reports in
 // all, or where no source gives that what g is sold with.
-func (g *GPU) Capacity() unit.Bytes {
-	if g.driverMemory > 0 {
-		return g.driverMemory
-	}
-	return g.Memory
-}
+func (g *GPU) Capacity() unit.Bytes { return cmp.Or(g.driverMemory, g.Memory) }
 
 // systemMemory is what the system and its desktop keep of a memory that the CPU shares:
 // NVIDIA gives 5.2 of the 8 GB of an Orin Nano as usable for models.
@@ -136,10 +123,7 @@ func (g *GPU) LinkAmong(n int) unit.BytesPerSec {
 // is bound by arithmetic rather than by memory, and whether g has that format.
 func (g *GPU) Ridge(f unit.Format) (intensity float64, ok bool) {
 	rate, ok := g.Peak(f)
-	if !ok {
-		return 0, false
-	}
-	return float64(rate) / float64(g.Bandwidth), true
+	return float64(rate) / float64(g.Bandwidth), ok
 }
 
 // instead says which format stands in for one that the GPU has no unit for: the
@@ -195,23 +179,12 @@ type Factors struct {
 
 // Scaled is the GPU with its rates multiplied, to ask what more of one would bring.
 func (g *GPU) Scaled(by Factors) *GPU {
-	s := *g
-	scale := func(factor float64, rates ...*unit.BytesPerSec) {
-		for _, r := range rates {
-			if factor > 0 {
-				*r = unit.BytesPerSec(float64(*r) * factor)
-			}
-		}
+	s, network, compute := *g, cmp.Or(by.Network, 1), cmp.Or(by.Compute, 1)
+	s.Bandwidth = s.Bandwidth.Times(cmp.Or(by.Memory, 1))
+	s.Link, s.PCIe, s.NIC = s.Link.Times(network), s.PCIe.Times(network), s.NIC.Times(network)
+	for f := range s.peak {
+		s.peak[f] = s.peak[f].Times(compute)
 	}
-	scale(by.Memory, &s.Bandwidth)
-	scale(by.Network, &s.Link, &s.PCIe, &s.NIC)
-	if by.Compute > 0 {
-		for f := range s.peak {
-			s.peak[f] = unit.FLOPsPerSec(float64(s.peak[f]) * by.Compute)
-		}
-	}
-	if by.Power > 0 {
-		s.TDP = unit.Watts(float64(s.TDP) * by.Power)
-	}
+	s.TDP *= unit.Watts(cmp.Or(by.Power, 1))
 	return &s
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,19 @@ peak.bf16 = "900 TFLOP/s"
 	}
 	if m, err := mine.Match("NVIDIA H200", 0); err != nil || m.PriceSource != "our contract" {
 		t.Errorf("Match does not see the change: %v", err)
+	}
+}
+
+// TestOverlayKeepsItsBase checks that lists of a user's table are not written into those of the table underneath.
+func TestOverlayKeepsItsBase(t *testing.T) {
+	was := slices.Clone(gpu(t, "h200").Aliases)
+	mine, err := load(t).Overlay("mine.toml", "[gpu.h200-sxm-141gb]\naliases = [\"mine\"]\nnotes = [\"a note\"]\n")
+	testkit.Must(t, err)
+	if g, err := mine.GPU("mine"); err != nil || !slices.Equal(g.Aliases, []string{"mine"}) {
+		t.Errorf("aliases %q, %v", g.Aliases, err)
+	}
+	if g := gpu(t, "h200"); !slices.Equal(g.Aliases, was) || slices.Contains(g.Notes, "a note") {
+		t.Errorf("the table underneath has aliases %q, had %q, and notes %q", g.Aliases, was, g.Notes)
 	}
 }
 
@@ -123,14 +137,14 @@ func TestMistakes(t *testing.T) {
 			"hardware.toml:8:13: 1.979 PFLOP/s is more than 132 SMs can do at 1.980 GHz (1.071 PFLOP/s): is it a figure with sparsity?"},
 		{"slow fp8", `peak.fp16`, "peak.fp8 = \"100 TFLOP/s\"\npeak.fp16",
 			"hardware.toml:8:12: fp8 at 100.0 TFLOP/s is slower than fp16 at 989.4 TFLOP/s"},
-		{"bare number", `"3.35 TB/s"`, `3.35`, "bandwidth of 3.350 B/s is not plausible"},
-		{"missing", `memory = "80 GB"`, ``, "hardware.toml:1:2: GPU x1 has no memory"},
-		{"no source", `source = "a data sheet"`, ``, "GPU x1 has no source"},
+		{"bare number", `"3.35 TB/s"`, `3.35`, "hardware.toml:10:13: gpu.x1.bandwidth is 3.350 B/s: want 1.000 GB/s to 1.000 PB/s"},
+		{"missing", `memory = "80 GB"`, ``, "hardware.toml:1:2: there is no gpu.x1.memory: want 1.000 GB to 100.0 TB"},
+		{"no source", `source = "a data sheet"`, ``, "there is no gpu.x1.source: want the document"},
 		{"fraction of an SM", `sms = 132`, `sms = 1.5`, "hardware.toml:5:7: "},
-		{"no SM", `sms = 132`, `sms = -1`, "sms of -1 is not plausible"},
-		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "the price has no price_source"},
-		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "idle power of 900.0 W is above the TDP of 700.0 W"},
-		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "link_gpus without a link"},
+		{"no SM", `sms = 132`, `sms = -1`, "gpu.x1.sms is -1: want 1 to 100000"},
+		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "there is no gpu.x1.price_source: want who asks the price, and when"},
+		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "gpu.x1.idle is 900.0 W: want 10.00 mW to 700.0 W"},
+		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "gpu.x1.link_gpus is 2: want none without a link"},
 		{"twice", complete, complete + complete, "hardware.toml:16:"},
 		{"alias taken", complete, complete + strings.Replace(complete, "[gpu.x1]", "[gpu.x2]\naliases = [\"X-1\"]", 1),
 			`hardware.toml:17:11: "X-1" already stands for x1`},

@@ -21,25 +21,18 @@ type Table struct {
 	devices map[string][]int // folded device name of a driver, to those it may mean
 }
 
-// maxFile is more than a thousand GPUs take; a longer file is not a table.
-const maxFile = 4 << 20
-
 // Load reads a table of GPUs in the format of hardware.toml, the head of which
-// explains it. A mistake in it is an *input.Mistake that says where.
-func Load(text string) (*Table, error) {
-	t := &Table{names: map[string]int{}, devices: map[string][]int{}}
-	if err := t.add("hardware.toml", text); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
+// explains it. What is wrong in it is a *fileerror.Error that says where.
+func Load(text string) (*Table, error) { return (&Table{}).Overlay("hardware.toml", text) }
 
 // Overlay is t with the tables of a user's file laid over it. A table of a key
 // that t has changes the fields it names; one of a new key adds a GPU, and may
 // start from another with base = "KEY". File is for messages.
 func (t *Table) Overlay(file, text string) (*Table, error) {
-	u := &Table{gpus: slices.Clone(t.gpus), names: maps.Clone(t.names), devices: maps.Clone(t.devices)}
-	if err := u.add(file, text); err != nil {
+	u := &Table{slices.Clone(t.gpus), map[string]int{}, map[string][]int{}}
+	maps.Copy(u.names, t.names)
+	maps.Copy(u.devices, t.devices)
+	if err := u.add(&source{file, text}); err != nil {
 		return nil, err
 	}
 	return u, nil
@@ -79,7 +72,11 @@ func (t *Table) GPU(name string) (GPU, error) {
 	case len(found) == 1:
 		return t.gpus[found[0]], nil
 	case len(found) > 1:
-		return GPU{}, spelling.Unknown("GPU %q is what the drivers of %s report; name one of these", name, t.keys(found))
+		var keys []string
+		for _, i := range found {
+			keys = append(keys, t.gpus[i].Key)
+		}
+		return GPU{}, spelling.Unknown("GPU %q is what the drivers of %s report; name one of these", name, strings.Join(keys, ", "))
 	}
 	if parts := counted().FindStringSubmatch(strings.TrimSpace(name)); parts != nil {
 		if i, ok := t.names[fold(parts[2]+parts[3])]; ok {
@@ -89,28 +86,14 @@ func (t *Table) GPU(name string) (GPU, error) {
 	}
 	near := t.near(name)
 	if len(near) == 0 {
+		vendors := map[string]bool{}
+		for i := range t.gpus {
+			vendors[t.gpus[i].Vendor] = true
+		}
 		return GPU{}, spelling.Unknown("GPU %q is not known, nor any like it; the %d that are known, of %s, are listed by \"llmprof gpus list\"",
-			name, len(t.gpus), strings.Join(t.vendors(), ", "))
+			name, len(t.gpus), strings.Join(slices.Sorted(maps.Keys(vendors)), ", "))
 	}
 	return GPU{}, spelling.Unknown("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
-}
-
-func (t *Table) vendors() []string {
-	all := make([]string, len(t.gpus))
-	for i := range t.gpus {
-		all[i] = t.gpus[i].Vendor
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// keys lists the keys of the GPUs at these indexes.
-func (t *Table) keys(of []int) string {
-	keys := make([]string, len(of))
-	for n, i := range of {
-		keys[n] = t.gpus[i].Key
-	}
-	return strings.Join(keys, ", ")
 }
 
 // All lists every GPU in the order of the file.

@@ -239,7 +239,9 @@ func (b *builder) section(name string, samples []sample, what string, held ...ro
 		}
 	}
 	slices.Sort(fitted)
-	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: residual(left)}
+	r := residual(left)
+	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50),
+		HeldOut: r.N, Median: r.Median, P90: r.P90}
 }
 
 // begin gives the constants of a section a first value where they have none, and returns
