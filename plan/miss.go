@@ -13,8 +13,13 @@ import (
 // infinite is the miss of what cannot be estimated.
 var infinite = math.Inf(1)
 
-// unstable is by how much a deployment misses that has no steady state.
-const unstable = 1e3
+// The misses of deployments that run but come to no steady state, and of those that do not fit into the memory, are beyond any by which one
+// misses a target, the budget or the number of GPUs: of all reasons that is the nearest which the user can do something about.
+const (
+	mostOver = 1e99
+	unstable = 1e100
+	unfit    = 1e200
+)
 
 // A nearest is the nearest of the misses of a card, and the place of its deployment in the list of all.
 type nearest struct {
@@ -63,7 +68,7 @@ func (q *Request) late(r *Row) bool {
 	return t.TTFT > 0 && r.TTFT > t.TTFT || t.TPOT > 0 && r.TPOT > t.TPOT || t.E2E > 0 && r.E2E > t.E2E
 }
 
-// exceeds is how many times too much the worst figure of a row is; 0 where none is too much.
+// exceeds is how many times too much the worst figure of a row is, up to mostOver; 0 where none is too much.
 func (q *Request) exceeds(r *Row) (by float64) {
 	t := &q.Targets
 	for _, x := range [...]struct{ is, want float64 }{
@@ -71,7 +76,7 @@ func (q *Request) exceeds(r *Row) (by float64) {
 		{float64(r.PerHour), float64(q.Budget)}, {float64(r.GPUs), float64(q.MaxGPUs)},
 	} {
 		if x.want > 0 && x.is > x.want {
-			by = max(by, x.is/x.want)
+			by = min(max(by, x.is/x.want), mostOver)
 		}
 	}
 	return by
@@ -93,7 +98,7 @@ func (q *Request) misses(r *Row) (m Miss) {
 	add(float64(r.TTFT), float64(t.TTFT), "a TTFT of %s for %v", beyond(r.TTFT, t.TTFT), t.TTFT)
 	add(float64(r.TPOT), float64(t.TPOT), "a TPOT of %s for %v", beyond(r.TPOT, t.TPOT), t.TPOT)
 	add(float64(r.E2E), float64(t.E2E), "%s a request for %v", beyond(r.E2E, t.E2E), t.E2E)
-	add(float64(r.PerHour), float64(q.Budget), "%s $/h for %.2f", digits(float64(r.PerHour), float64(q.Budget)), float64(q.Budget))
+	add(float64(r.PerHour), float64(q.Budget), "%s $/h for %s", digits(float64(r.PerHour), float64(q.Budget)), cents(float64(q.Budget)))
 	add(float64(r.GPUs), float64(q.MaxGPUs), "%d GPUs for %d", r.GPUs, q.MaxGPUs)
 	m.Reason = fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
 	return m
@@ -120,6 +125,14 @@ func digits(v, limit float64) string {
 		if shown, _ := strconv.ParseFloat(text, 64); v <= limit || shown > limit {
 			return text
 		}
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// cents is an amount of money with two decimals, or with as many digits as it takes.
+func cents(v float64) string {
+	if text := strconv.FormatFloat(v, 'f', 2, 64); v >= 0.01 {
+		return text
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }

@@ -220,10 +220,14 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 	return c, nil
 }
 
-// tooLarge remembers that a row does not fit.
+// tooLarge remembers that a row does not fit, where that may be for want of GPUs with how many are allowed.
 func (s *search) tooLarge(r *Row, m *analytic.Memory) {
-	if by := 1e6 * float64(m.Total/m.Usable); by <= s.miss.By {
-		s.missed(Miss{fmt.Sprintf("does not fit: %s needs %v of the %v that the engine may take of a GPU", r, m.Total, m.Usable), by, nil})
+	if by := unfit * float64(m.Total/m.Usable); by <= s.miss.By {
+		on := ""
+		if s.q.MaxGPUs < DefaultGPUs {
+			on = fmt.Sprintf(" on at most %d GPUs", s.q.MaxGPUs)
+		}
+		s.missed(Miss{fmt.Sprintf("does not fit%s: %s needs %v of the %v that the engine may take of a GPU", on, r, m.Total, m.Usable), by, nil})
 	}
 }
 
