@@ -1,6 +1,6 @@
 // Package atomicfile writes files whole or not at all. A reader finds the old
 // content or the new; a crash at any moment leaves at worst a hidden temporary
-// file beside them.
+// file beside them, which goes when the same file is written again.
 package atomicfile
 
 import (
@@ -10,23 +10,56 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
 )
 
 // A File is written under a temporary name beside its own, which Keep gives it.
 type File struct {
 	*os.File
-	path string // "" where the file is written in place
+	path string   // "" where the file is written in place
+	held *os.File // locks the temporary file, so that nobody takes it for one that a crash left; nil where the system cannot
 }
 
 // Create begins a file that will replace what path has. It has the permissions that
 // the umask leaves of perm.
 func Create(path string, perm os.FileMode) (*File, error) {
-	name := fmt.Sprintf(".%s.%d.%d.tmp", filepath.Base(path), os.Getpid(), rand.Uint64())
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	if err != nil {
-		return nil, err
+	removeStale(path)
+	for {
+		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.%d.tmp", filepath.Base(path), os.Getpid(), rand.Uint64()))
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if err != nil {
+			return nil, err
+		}
+		held := hold(name)
+		if _, err := os.Lstat(name); err == nil {
+			return &File{f, path, held}, nil
+		}
+		_ = release(held) // Another process took the file for a stale one before it was locked.
+		_ = f.Close()
 	}
-	return &File{f, path}, nil
+}
+
+// temporary matches what follows the name of a file in that of a temporary one.
+var temporary = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\.[0-9]+\.[0-9]+\.tmp$`) })
+
+// removeStale removes the temporary files of a file whose writers were killed. That it cannot is no reason not to write.
+func removeStale(path string) {
+	dir, begin := filepath.Dir(path), "."+filepath.Base(path)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if end, ok := strings.CutPrefix(e.Name(), begin); ok && e.Type().IsRegular() && temporary().MatchString(end) {
+			removeUnheld(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+func release(held *os.File) error {
+	if held == nil {
+		return nil
+	}
+	return held.Close()
 }
 
 // Replace begins a file that a user named: it keeps the permissions of the one that it replaces, a link goes on
@@ -42,7 +75,7 @@ func Replace(path string, perm os.FileMode) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &File{f, ""}, nil
+		return &File{f, "", nil}, nil
 	default:
 		if path, err = filepath.EvalSymlinks(path); err != nil {
 			return nil, err
@@ -82,9 +115,9 @@ func (f *File) Keep() error {
 		err = os.Rename(f.Name(), f.path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(f.Name()), release(f.held))
 	}
-	return syncDir(filepath.Dir(f.path))
+	return errors.Join(release(f.held), syncDir(filepath.Dir(f.path)))
 }
 
 // Drop removes a file that is not kept.
@@ -92,7 +125,7 @@ func (f *File) Drop() error {
 	if f.path == "" {
 		return f.Close()
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return errors.Join(f.Close(), os.Remove(f.Name()), release(f.held))
 }
 
 // Write replaces a file by what write writes.

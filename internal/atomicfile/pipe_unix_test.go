@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // A named pipe is written to and stays one, and so does a link.
@@ -49,5 +52,36 @@ func TestReplaceKeepsPipesAndLinks(t *testing.T) {
 	}
 	if _, err := Replace(dir, 0o666); err == nil {
 		t.Error("a directory was replaced")
+	}
+}
+
+// What a writer that was killed left beside a file goes when the file is written again. What another writer still writes stays, and so do
+// other files.
+func TestStale(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "[x].csv")
+	others := []string{".[x].csv.1.tmp", ".[x].csv.note.2.tmp", ".[x].csv.1.2.tmp.gz", ".x.csv.1.2.tmp", "x.csv.1.2.tmp"}
+	for _, name := range append(others, ".[x].csv.123.456.tmp", ".[x].csv.1.18446744073709551615.tmp") {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600))
+	}
+	first, err := Create(path, 0o600)
+	testkit.Must(t, err)
+	_, err = io.WriteString(first, "first")
+	testkit.Must(t, err)
+	testkit.Must(t, WriteFile(path, []byte("second"), 0o600))
+	testkit.Must(t, first.Keep())
+	if text, err := os.ReadFile(path); err != nil || string(text) != "first" {
+		t.Errorf("%q, %v: want what the writer wrote that ended last", text, err)
+	}
+	var names []string
+	entries, err := os.ReadDir(dir)
+	testkit.Must(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := append(others, "[x].csv")
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
 	}
 }
