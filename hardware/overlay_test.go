@@ -92,7 +92,7 @@ func TestOverlayFile(t *testing.T) {
 func TestOverlayFileIsNotEndless(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "long.toml")
 	testkit.Must(t, os.WriteFile(path, make([]byte, 5<<20), 0o600))
-	if _, err := load(t).OverlayFile(path); err == nil || !strings.Contains(err.Error(), "is larger than 4194304 bytes") {
+	if _, err := load(t).OverlayFile(path); err == nil || !strings.Contains(err.Error(), "is larger than 4.2 MB") {
 		t.Errorf("a file of 5 MiB: %v", err)
 	}
 }

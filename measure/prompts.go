@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"llmprof/internal/input"
 )
 
 // randomPrompts is the name of prompts that are drawn at random.
@@ -43,7 +45,7 @@ func readPrompts(path string) (tokens [][]int, texts []string, err error) {
 	from := &io.LimitedReader{R: file, N: mostPromptBytes} // a pipe or a device may never end
 	tokens, texts, err = parsePrompts(from, strings.EqualFold(filepath.Ext(path), ".jsonl"))
 	if err == nil && from.N == 0 {
-		err = fmt.Errorf("it is longer than %d bytes", mostPromptBytes)
+		err = fmt.Errorf("it is longer than %s", input.Size(mostPromptBytes))
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("prompts %s: %w", path, err)
@@ -79,7 +81,7 @@ func parsePrompts(from io.Reader, objects bool) (tokens [][]int, texts []string,
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, nil, fmt.Errorf("a line is longer than %d bytes", mostPrompt)
+		return nil, nil, fmt.Errorf("a line is longer than %s", input.Size(mostPrompt))
 	case err != nil:
 		return nil, nil, err
 	case len(tokens) > 0 && len(texts) > 0:

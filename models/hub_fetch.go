@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"llmprof/internal/input"
 )
 
 const maxRedirects = 5
@@ -219,7 +221,7 @@ func (r request) body(resp *http.Response) ([]byte, error) {
 		return nil, fmt.Errorf("the answer of %s broke off after %d bytes: %w; try again", host, len(data), err)
 	}
 	if len(data) > maxConfig {
-		return nil, fmt.Errorf("%s sent more than %d MB for a config.json: check HF_ENDPOINT", host, maxConfig>>20)
+		return nil, fmt.Errorf("%s sent more than %s for a config.json: check HF_ENDPOINT", host, input.Size(maxConfig))
 	}
 	text := bytes.TrimSpace(data)
 	switch {

@@ -40,7 +40,7 @@ func (m *Model) checkTensors(dir string, lenient bool) error {
 		for _, path := range paths {
 			n, header, err := m.tensorBytes(path)
 			if headers += header; err == nil && headers > maxHeaders {
-				err = fmt.Errorf("the headers of the files beside it take %d bytes; at most %d are read of a checkpoint", headers, maxHeaders)
+				err = fmt.Errorf("the headers of the files beside it take more than %s, the most that is read of a checkpoint", input.Size(maxHeaders))
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)

@@ -7,8 +7,6 @@ package input
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"llmprof/internal/fileerror"
 )
 
 // Open opens a regular file and says how many bytes it has. A pipe or a device may
@@ -74,9 +74,6 @@ func Read(path string, most int64) ([]byte, error) {
 // ReadUnrecorded is Read of what no result depends on: a secret, or where a file lies that is read then.
 func ReadUnrecorded(path string, most int64) ([]byte, error) {
 	data, err := read(path, most)
-	if bytes.HasPrefix(data, []byte("\x1f\x8b")) && err == nil {
-		data, err = unpack(path, data, most)
-	}
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return nil, fmt.Errorf("%s is in UTF-16: want a text in UTF-8", path)
 	}
@@ -93,37 +90,17 @@ func read(path string, most int64) ([]byte, error) {
 	if size > most {
 		return nil, tooLarge(path, most)
 	}
-	data := make([]byte, 0, size+1)
-	for int64(len(data)) <= most {
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-		n, err := f.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if err == io.EOF {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return nil, tooLarge(path, most)
-}
-
-// mostPacked is how many times larger than packed a text can be: what deflate makes of zeros.
-const mostPacked = 1032
-
-// unpack gives what gzip packed. The size that data ends with is believed as far as it can be true.
-func unpack(path string, data []byte, most int64) ([]byte, error) {
-	from, err := gzip.NewReader(bytes.NewReader(data))
+	from, err := Unpack(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: unpacking it: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	said := int64(binary.LittleEndian.Uint32(data[len(data)-4:]))
-	out := bytes.NewBuffer(make([]byte, 0, min(said, most, mostPacked*int64(len(data)))+bytes.MinRead))
+	if _, packed := from.(*unpacked); packed {
+		size = said(f, size)
+	}
+	out := bytes.NewBuffer(make([]byte, 0, min(size, most)+bytes.MinRead))
 	switch _, err := out.ReadFrom(io.LimitReader(from, most+1)); {
 	case err != nil:
-		return nil, fmt.Errorf("%s: unpacking it: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, fileerror.Cause(err))
 	case int64(out.Len()) > most:
 		return nil, tooLarge(path, most)
 	}
@@ -131,7 +108,22 @@ func unpack(path string, data []byte, most int64) ([]byte, error) {
 }
 
 func tooLarge(path string, most int64) error {
-	return fmt.Errorf("%s is larger than %d bytes, the most that is read of such a file", path, most)
+	return fmt.Errorf("%s is larger than %s, the most that is read of such a file", path, Size(most))
+}
+
+// Size is a number of bytes for people, in two digits: 8.4 MB.
+func Size(bytes int64) string {
+	v, prefix := float64(bytes), ""
+	for _, p := range []string{"k", "M", "G", "T"} {
+		if v < 999.5 {
+			break
+		}
+		v, prefix = v/1000, p
+	}
+	if prefix == "" || v >= 9.95 {
+		return fmt.Sprintf("%.0f %sB", v, prefix)
+	}
+	return fmt.Sprintf("%.1f %sB", v, prefix)
 }
 
 // Limits are what a text may have at most.
@@ -161,7 +153,7 @@ type counter struct {
 func (l Limits) counter(text string) (*counter, error) {
 	c := &counter{Limits: l, text: text}
 	if len(text) > l.Bytes {
-		return nil, &Excess{1, 1, fmt.Sprintf("the text has %d bytes; at most %d are read", len(text), l.Bytes)}
+		return nil, &Excess{1, 1, fmt.Sprintf("the text is larger than %s, the most that is read", Size(int64(l.Bytes)))}
 	}
 	return c, nil
 }

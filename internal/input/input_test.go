@@ -88,7 +88,7 @@ func TestLimits(t *testing.T) {
 		"a = [\"\"\"x\"\"\"\", [[[[1]]]]]":       "line 1, column 19: nested more than 4 deep",
 		"a.b.c.d.e.f=1":                          "line 1, column 10: nested more than 4 deep",
 		"a = 1.5\nb = [1.5, 2.5, 3.5, 4.5, 5.5]": "", strings.Repeat("a=1\n", 51): "line 51, column 2: more than 50 values",
-		strings.Repeat("#", 5000): "line 1, column 1: the text has 5000 bytes; at most 4096 are read",
+		strings.Repeat("#", 5000): "line 1, column 1: the text is larger than 4.1 kB, the most that is read",
 	} {
 		got := ""
 		if err := small.TOML(text); err != nil {
@@ -167,7 +167,7 @@ func TestPacked(t *testing.T) {
 	}
 	whole := strings.Repeat("a", 1000)
 	for text, want := range map[string]string{"": "", "{}": "{}", "\xef\xbb\xbf{}": "{}", whole: whole} {
-		testkit.Must(t, os.WriteFile(file, pack(text), 0o600))
+		testkit.Must(t, os.WriteFile(file, slices.Concat(pack(text), pack("")), 0o600)) // A file of gzip may have several parts.
 		if got, err := Read(file, 1000); err != nil || string(got) != want {
 			t.Errorf("%.20q is read as %.20q, %v", text, got, err)
 		}
@@ -175,12 +175,23 @@ func TestPacked(t *testing.T) {
 	packed := pack(whole)
 	lying := append(packed[:len(packed)-4:len(packed)-4], 0xff, 0xff, 0xff, 0x7f)
 	for what, text := range map[string][]byte{
-		"larger than 1000 bytes": pack(whole + "a"), "unexpected EOF": packed[:len(packed)-9], "gzip: invalid": lying,
-		"unpacking it": []byte("\x1f\x8b"),
+		"larger than 1.0 kB": pack(whole + "a"), "it is cut off": packed[:len(packed)-9], "is damaged: gzip: invalid checksum": lying,
+		"ends in the middle": []byte("\x1f\x8b"), "what follows the compressed text was not written by gzip": append(pack(whole), "ab"...),
+		"the compressed file ends": append(pack(whole), packed[:5]...),
 	} {
 		testkit.Must(t, os.WriteFile(file, text, 0o600))
 		if got, err := Read(file, 1000); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%.20q, error %v; want one with %q", got, err, what)
+		}
+	}
+}
+
+// A number of bytes is told in two digits.
+func TestSize(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 9949: "9.9 kB", 9950: "10 kB", 8 << 20: "8.4 MB", 64 << 20: "67 MB",
+		999_499: "999 kB", 999_500: "1.0 MB", 1 << 40: "1.1 TB"} {
+		if got := Size(n); got != want {
+			t.Errorf("%d bytes are told as %s, want %s", n, got, want)
 		}
 	}
 }

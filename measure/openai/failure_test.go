@@ -74,7 +74,7 @@ func TestFailures(t *testing.T) {
 		"cut after tokens":  {cut(head+chunked(role+content("x")), false), CutStream, "unexpected EOF"},
 		"not HTTP":          {cut("SSH-2.0-OpenSSH_9.2\r\n", false), Connection, "malformed HTTP"},
 		"big event": {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", maxEvent+100)) }, TooLarge,
-			"a line is longer than 8388608 bytes"},
+			"a line is longer than 8.4 MB"},
 		"more than asked": {func(w http.ResponseWriter, r *http.Request) {
 			stream(w, role)
 			for r.Context().Err() == nil {
@@ -83,7 +83,7 @@ func TestFailures(t *testing.T) {
 		}, TooLarge, "chunks with tokens came where 3 tokens were asked for"},
 		"big lines": {func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9))
-		}, TooLarge, "an event is longer than 8388608 bytes"},
+		}, TooLarge, "an event is longer than 8.4 MB"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

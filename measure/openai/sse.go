@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"llmprof/internal/input"
 )
 
 // Bounds of what is taken from a server, in bytes.
@@ -75,7 +77,7 @@ func (e *events) field(line []byte) error {
 	e.named = true
 	e.data = append(e.data, value...)
 	if len(e.data) > maxEvent {
-		return fmt.Errorf("%w: an event is longer than %d bytes", errTooLarge, maxEvent)
+		return fmt.Errorf("%w: an event is longer than %s", errTooLarge, input.Size(maxEvent))
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func (e *events) line() ([]byte, error) {
 			return e.unmarked(held[:i]), nil
 		}
 		if seen = len(held); seen > maxEvent+len("data: ") {
-			return nil, fmt.Errorf("%w: a line is longer than %d bytes", errTooLarge, maxEvent)
+			return nil, fmt.Errorf("%w: a line is longer than %s", errTooLarge, input.Size(maxEvent))
 		}
 		if err := e.fill(); err != nil {
 			return nil, err
@@ -139,7 +141,7 @@ func (e *events) fill() error {
 			e.at = e.now()
 			e.end += n
 			if e.total += n; e.total > maxStream {
-				return fmt.Errorf("%w: an answer is longer than %d bytes", errTooLarge, maxStream)
+				return fmt.Errorf("%w: an answer is longer than %s", errTooLarge, input.Size(maxStream))
 			}
 			return nil // an error comes again with the next read
 		}

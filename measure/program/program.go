@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"llmprof/internal/input"
 )
 
 // mostOutput is the most bytes that a program may print.
@@ -26,7 +28,7 @@ func Output(ctx context.Context, limit time.Duration, name string, args ...strin
 	defer late.Stop()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = heldOpen
-	out := &bounded{full: func() { stop(fmt.Errorf("it printed more than %d bytes", mostOutput)) }}
+	out := &bounded{full: func() { stop(fmt.Errorf("it printed more than %s", input.Size(mostOutput))) }}
 	said := &bounded{full: out.full}
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()

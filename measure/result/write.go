@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"llmprof/internal/atomicfile"
+	"llmprof/internal/input"
 )
 
 // Extension is what the name of a result's file ends with.
@@ -109,8 +110,8 @@ func withoutTexts(r *Result) {
 	}
 	if n > 0 {
 		r.Warnings = append(r.Warnings,
-			fmt.Sprintf("%d answers are left out: with them the file would be larger than is read (%d MiB); --records writes each", n,
-				limits.Bytes>>20))
+			fmt.Sprintf("%d answers are left out: with them the file would be larger than is read (%s); --records writes each", n,
+				input.Size(MaxBytes)))
 	}
 }
 
@@ -127,8 +128,8 @@ func withoutSamples(r *Result) {
 		return
 	}
 	r.Warnings = append(r.Warnings,
-		fmt.Sprintf("the records of %d requests are left out: with them the file would be larger than is read (%d MiB); --records writes each",
-			len(s.Records), limits.Bytes>>20))
+		fmt.Sprintf("the records of %d requests are left out: with them the file would be larger than is read (%s); --records writes each",
+			len(s.Records), input.Size(MaxBytes)))
 	s.Records = nil
 	for _, t := range []**Times{&s.FirstChunk, &s.TTFO, &s.ChunkGap} {
 		*t = (*t).InBins()

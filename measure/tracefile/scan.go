@@ -77,12 +77,12 @@ type meter struct {
 	left, all int64
 }
 
-var errLong = fmt.Errorf("an event of more than %d MB", mostEvent>>20)
+var errLong = fmt.Errorf("an event of more than %s", input.Size(mostEvent))
 
 func (m *meter) Read(p []byte) (int, error) {
 	switch {
 	case m.all <= 0:
-		return 0, fmt.Errorf("the trace has more than %d GB", mostTrace>>30)
+		return 0, fmt.Errorf("the trace has more than %s", input.Size(mostTrace))
 	case m.left <= 0:
 		return 0, errLong
 	}
@@ -269,7 +269,7 @@ func (s *scanner) name(text string) (string, error) {
 		return kept, nil
 	}
 	if s.bytes += len(text) + nameOverhead; s.bytes > mostNames {
-		return "", fmt.Errorf("names of kernels and ranges have more than %d MB: trace fewer steps", mostNames>>20)
+		return "", fmt.Errorf("names of kernels and ranges have more than %s: trace fewer steps", input.Size(mostNames))
 	}
 	text = strings.Clone(text)
 	s.names[text] = text

@@ -44,7 +44,7 @@ func TestScanRefuses(t *testing.T) {
 		"EOF":                 `{"traceEvents": [{"ph": "X"`,
 		"event 1":             `[{}, "x"]`,
 		"lasts -1":            `[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -1}]`,
-		"more than 16 MB":     `[{"ph": "X", "name": "` + strings.Repeat("x", 3*mostEvent) + `"}]`,
+		"more than 17 MB":     `[{"ph": "X", "name": "` + strings.Repeat("x", 3*mostEvent) + `"}]`,
 		"cannot unmarshal":    `[{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]`,
 		"exceeded max depth":  strings.Repeat("[", 20000),
 		"invalid character":   `{"traceEvents": [}`,

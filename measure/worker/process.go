@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"llmprof/internal/input"
 	"llmprof/measure/worker/child"
 )
 
@@ -104,7 +105,7 @@ func (p *process) read(from io.Reader) {
 	}
 }
 
-var errLong = fmt.Errorf("a line is longer than %d bytes", MaxLine)
+var errLong = fmt.Errorf("a line is longer than %s", input.Size(MaxLine))
 
 // readLine gives a line without its end, or errLong once a line grows too long.
 func readLine(r *bufio.Reader) ([]byte, error) {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"unicode/utf8"
+
+	"llmprof/internal/input"
 )
 
 // A decoder reads figures one after the other. The first error sticks.
@@ -36,7 +38,7 @@ func (d *decoder) has(n int64) bool {
 	case n <= d.most-d.at:
 		return true
 	case !d.all:
-		d.fail("it has more than %d bytes, the most that is read of the headers of a model", maxHeader)
+		d.fail("it has more than %s, the most that is read of the headers of a model", input.Size(maxHeader))
 	default:
 		d.err = fmt.Errorf("it needs %d bytes more and %d are left: the file is cut off (%w)", n, d.most-d.at, io.ErrUnexpectedEOF)
 	}
@@ -46,7 +48,7 @@ func (d *decoder) has(n int64) bool {
 // keeps takes n bytes off those that may be kept, and reports whether there are as many.
 func (d *decoder) keeps(n int64) bool {
 	if d.err == nil && n > d.kept {
-		d.fail("its keys, values and tensors take more than %d bytes, the most that is kept of a model", maxKept)
+		d.fail("its keys, values and tensors take more than %s, the most that is kept of a model", input.Size(maxKept))
 	}
 	d.kept -= n
 	return d.err == nil
@@ -135,7 +137,7 @@ func (d *decoder) count(what string, most uint64) int {
 func (d *decoder) text(most uint64, what string) string {
 	n := d.uint64()
 	if d.err == nil && n > most {
-		d.fail("%s has %d bytes; at most %d are read", what, n, most)
+		d.fail("%s has %d bytes; at most %s are read", what, n, input.Size(int64(most)))
 	}
 	if d.err != nil {
 		return ""
@@ -240,7 +242,7 @@ func (d *decoder) longText(key string) string {
 		return ""
 	}
 	if n > maxHeader {
-		d.fail("the key %.80q has a text of %d bytes; at most %d are read", key, n, maxHeader)
+		d.fail("the key %.80q has a text of %d bytes; at most %s are read", key, n, input.Size(maxHeader))
 		return ""
 	}
 	if n > maxText {
@@ -266,7 +268,7 @@ func (d *decoder) list(key string) List {
 			if length := d.uint64(); length <= maxHeader {
 				d.skip(int64(length))
 			} else {
-				d.fail("the key %.80q has a text of %d bytes; at most %d are read", key, length, maxHeader)
+				d.fail("the key %.80q has a text of %d bytes; at most %s are read", key, length, input.Size(maxHeader))
 			}
 			if d.err != nil {
 				return l

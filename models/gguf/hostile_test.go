@@ -65,14 +65,14 @@ func TestManyValues(t *testing.T) {
 		want  string
 	}{
 		"lists too long to keep":   {3800, []uint32{typeArray, typeUint8}, 65536, 65536, ""},
-		"lists that are kept":      {9000, []uint32{typeArray, typeUint8}, 1 << 14, 1 << 14, "more than 67108864 bytes"},
-		"texts":                    {4000, []uint32{typeString}, 1 << 16, 1 << 16, "more than 67108864 bytes"},
+		"lists that are kept":      {9000, []uint32{typeArray, typeUint8}, 1 << 14, 1 << 14, "more than 67 MB"},
+		"texts":                    {4000, []uint32{typeString}, 1 << 16, 1 << 16, "more than 67 MB"},
 		"a list of empty texts":    {1, []uint32{typeArray, typeString}, 30 << 20, 240 << 20, ""},
 		"a list of lists":          {1, []uint32{typeArray, typeArray}, 1000, 1 << 20, "values of the type 9"},
 		"a list of too many texts": {1, []uint32{typeArray, typeString}, 1 << 40, 1 << 20, "at most 67108864 are read"},
 		"tokens":                   {20, []uint32{typeArray, typeString}, 150_000, 1_200_000, ""},
 		"a long header":            {3, []uint32{typeArray, typeUint8}, 1 << 26, 1 << 26, ""},
-		"a longer header":          {5, []uint32{typeArray, typeUint8}, 1 << 26, 1 << 26, "more than 268435456 bytes"},
+		"a longer header":          {5, []uint32{typeArray, typeUint8}, 1 << 26, 1 << 26, "more than 268 MB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &source{}
@@ -102,7 +102,7 @@ func TestManyTensors(t *testing.T) {
 		entry = append(entry, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0)
 		s.add(entry, 12)
 	}
-	if _, err := parsed(t, s); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
+	if _, err := parsed(t, s); err == nil || !strings.Contains(err.Error(), "more than 67 MB") {
 		t.Errorf("want a refusal, got %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"llmprof/internal/input"
 )
 
 // mostRecord is how many bytes of one record are read: Mooncake's have a hash for every 512 tokens of a prompt.
@@ -100,7 +102,7 @@ func (t *text) broken(err error) error {
 	line := t.line(t.offset)
 	switch {
 	case errors.Is(err, errLong):
-		return fmt.Errorf("line %d is longer than %d bytes, the most that is read of one record", line, mostRecord)
+		return fmt.Errorf("line %d is longer than %s, the most that is read of one record", line, input.Size(mostRecord))
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("line %d: the file ends in the middle of a record", line)
 	}

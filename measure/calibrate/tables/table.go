@@ -93,7 +93,7 @@ func (t *table) csv(data []byte) error {
 		}
 		for i, cell := range record {
 			if len(cell) > mostText {
-				return fmt.Errorf("row %d: %s has %d bytes: want at most %d", t.n, t.names[i], len(cell), mostText)
+				return fmt.Errorf("row %d: %s has %s: want at most %s", t.n, t.names[i], input.Size(int64(len(cell))), input.Size(mostText))
 			}
 			t.texts[t.names[i]] = append(t.texts[t.names[i]], strings.Clone(cell))
 		}
@@ -206,7 +206,7 @@ func (t *table) cell(v parquet.Value) error {
 	case parquet.ByteArray, parquet.FixedLenByteArray:
 		text := v.ByteArray()
 		if len(text) > mostText {
-			return fmt.Errorf("%s has %d bytes: want at most %d", name, len(text), mostText)
+			return fmt.Errorf("%s has %s: want at most %s", name, input.Size(int64(len(text))), input.Size(mostText))
 		}
 		t.texts[name] = append(t.texts[name], string(text))
 	default: // null

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"llmprof/internal/atomicfile"
+	"llmprof/internal/input"
 )
 
 // A Cache keeps cubins between runs. A file is written whole or not at all. One that is
@@ -134,7 +135,7 @@ func readSealed(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostSealed {
-		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, mostSealed)
+		return nil, fmt.Errorf("%s is no regular file of at most %s", path, input.Size(mostSealed))
 	}
 	f, err := os.Open(path)
 	if err != nil {
