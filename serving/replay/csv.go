@@ -27,8 +27,11 @@ func (t *Trace) table(from *text) error {
 		}
 	}
 	t.form, t.Format = formOf(header.names()), "csv"
+	if i := strings.IndexAny(cells[0], ";\t|"); t.form == nil && len(cells) == 1 && i >= 0 {
+		return header.wrong("its columns are parted by %q: want commas, as in time,prompt,generated", cells[0][i])
+	}
 	if t.form == nil {
-		return header.wrong("the header has no columns for time, prompt and generated tokens, as in time,prompt,generated")
+		return header.wrong("the header has no column for %s", general().missing(header))
 	}
 	return t.begin(func() (*record, error) {
 		cells, line, err := cellsOf(c, from)

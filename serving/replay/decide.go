@@ -29,7 +29,8 @@ func (t *Trace) decide(some []*record) error {
 // decideUnit finds the unit of times. The form says it unless the hashes are other than the form has them.
 func (t *Trace) decideUnit(some []*record, known bool) error {
 	var at *field
-	fractions := false
+	var large float64 // the first number that is no time in the unit of the form
+	fractions, line := false, 0
 	for _, r := range some {
 		f := r.get(t.form.at)
 		if f == nil {
@@ -40,6 +41,9 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 			at = f
 		}
 		fractions = fractions || err == nil && v != math.Trunc(v)
+		if scale := units[cmp.Or(t.form.unit, "s")]; large == 0 && err == nil && math.Abs(v*scale) >= mostMoment && since1970(v) != "" {
+			large, line = v, r.line
+		}
 	}
 	given, said := t.options.Unit, ""
 	if t.form.top != nil {
@@ -47,7 +51,7 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 	}
 	if at != nil {
 		said = stated(at.key)
-		if _, dated := date(strings.TrimSpace(at.value)); dated {
+		if _, kind := date(strings.TrimSpace(at.value)); kind != "" {
 			said = "date"
 		}
 	}
@@ -58,10 +62,14 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 		t.unit(said, "")
 	case given != "":
 		t.unit(given, "as given")
+	case large != 0:
+		return fmt.Errorf("%w: line %d: %.20g under %q is no time in %s%s", ErrUnit, line, large, at.key,
+			unitNames[cmp.Or(t.form.unit, "s")], since1970(large))
 	case known && t.form.unit == "ms" && fractions:
 		return fmt.Errorf("%w: %s has whole milliseconds, and these are fractions", ErrUnit, t.form.what)
 	case known && t.form.unit != "":
 		t.unit(t.form.unit, "")
+		t.whole = t.form.unit == "ms"
 	case fractions:
 		t.unit("s", "since they are fractions")
 	case t.options.lengths || at == nil:
@@ -93,7 +101,7 @@ func (t *Trace) decideBlock(some []*record) (known bool, err error) {
 		if f == nil || prompt == nil || json.Unmarshal([]byte(f.value), &list) != nil || len(list) == 0 {
 			continue
 		}
-		if n, err := tokens(prompt.value); err == nil && n > 0 {
+		if n, err := tokens(prompt.key, prompt.value); err == nil && n > 0 {
 			prompts, hashes = append(prompts, n), append(hashes, len(list))
 		}
 	}

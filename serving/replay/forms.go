@@ -82,7 +82,7 @@ var forms = []form{
 	{name: "servegen", what: "a workload of ServeGen", marks: []string{"requestid", "timestamp", "inputtokens", "outputtokens"},
 		at:     []string{"timestamp"},
 		prompt: []string{"inputtokens"}, gen: []string{"outputtokens"}, unit: "s"},
-	{at: withUnits("timestamp", "time", "arrival", "arrivaltime", "at", "sent"),
+	{at: withUnits(),
 		prompt: []string{"contexttokens", "requesttokens", "inputtokens", "inputlength", "prompttokens", "promptlen", "inputtoks",
 			"prompt", "prompts", "input"},
 		gen: []string{"generatedtokens", "responsetokens", "outputtokens", "outputlength", "completiontokens", "genlen",
@@ -98,10 +98,15 @@ var units = map[string]float64{"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 // unitNames are the units in words.
 var unitNames = map[string]string{"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
+// timeNames are those of times in files of no known tool.
+func timeNames() []string {
+	return []string{"timestamp", "time", "arrival", "arrivaltime", "at", "sent"}
+}
+
 // withUnits are names of a time, with and without a unit at their end.
-func withUnits(names ...string) []string {
+func withUnits() []string {
 	var all []string
-	for _, name := range names {
+	for _, name := range timeNames() {
 		for _, end := range []string{"", "s", "ms", "us", "ns"} {
 			all = append(all, name+end)
 		}
@@ -114,6 +119,11 @@ func stated(key string) string {
 	for _, unit := range []string{"s", "ms", "us", "ns"} {
 		if strings.HasSuffix(strings.ToLower(key), "_"+unit) {
 			return unit
+		}
+	}
+	for _, name := range timeNames() { // as timeMs
+		if end, ok := strings.CutPrefix(plain(key), name); ok && unitNames[end] != "" && end != "s" {
+			return end
 		}
 	}
 	return ""

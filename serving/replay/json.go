@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"llmprof/internal/fileerror"
 	"slices"
 	"strings"
+
+	"llmprof/internal/fileerror"
 )
 
 // A document reads JSON: objects one after the other, lists of them, or objects that have lists of them within.
@@ -291,10 +292,10 @@ func (t *Trace) lists(d *document) error {
 	var at []float64
 	var prompt, gen []int32
 	lasted := 0.0
-	counts := func(to *[]int32) func() error {
+	counts := func(name string, to *[]int32) func() error {
 		return func() error {
 			return d.numbers(func(text string) error {
-				n, err := tokens(text)
+				n, err := tokens(name, text)
 				*to = append(*to, int32(n))
 				return err
 			})
@@ -306,7 +307,7 @@ func (t *Trace) lists(d *document) error {
 		case t.form.at[0]:
 			return func() error {
 				return d.numbers(func(text string) error {
-					v, err := moment(text, t.scale)
+					v, err := t.moment("start_times", text)
 					at = append(at, v)
 					return err
 				})
@@ -323,19 +324,25 @@ func (t *Trace) lists(d *document) error {
 				return nil
 			}, true
 		case t.form.prompt[0]:
-			return counts(&prompt), true
+			return counts("input_lens", &prompt), true
 		case t.form.gen[0]:
-			return counts(&gen), true
+			return counts("output_lens", &gen), true
 		}
 		return nil, false
 	})
 	switch {
 	case err != nil:
 		return err
-	case len(at) == 0 && len(prompt) > 0:
-		return fmt.Errorf("line %d: %s without start_times, the times of arrival: %s", line, t.form.what, t.form.available)
-	case len(prompt) == 0 || len(gen) == 0:
+	case len(at) == 0 && len(prompt) == 0 && len(gen) == 0:
 		return t.form.refused()
+	case len(at) == 0 || len(prompt) == 0 || len(gen) == 0:
+		lacks := "output_lens, the generated tokens"
+		if len(at) == 0 {
+			lacks = "start_times, the times of arrival"
+		} else if len(prompt) == 0 {
+			lacks = "input_lens, the tokens of the prompts"
+		}
+		return fmt.Errorf("line %d: %s without %s: %s", line, t.form.what, lacks, t.form.available)
 	case len(at) != len(prompt) || len(at) != len(gen):
 		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each",
 			line, t.form.what, len(at), len(prompt), len(gen))

@@ -80,66 +80,106 @@ func (t *Trace) row(r *record) (w row, err error) {
 	}
 	at, prompt, gen := r.get(t.form.at), r.get(t.form.prompt), r.get(t.form.gen)
 	if at == nil || prompt == nil || gen == nil {
-		return w, r.wrong("%s", t.form.missing(r))
+		return w, r.wrong("no field for %s", t.form.missing(r))
 	}
-	w.at, err = moment(at.value, t.scale)
+	w.line = r.line
+	w.at, err = t.moment(at.key, at.value)
 	if err == nil {
-		w.prompt, err = tokens(prompt.value)
+		w.prompt, err = tokens(prompt.key, prompt.value)
 	}
 	if err == nil {
-		w.gen, err = tokens(gen.value)
+		w.gen, err = tokens(gen.key, gen.value)
 	}
 	if h := r.get(hashNames); err == nil && h != nil && h.value != "null" && json.Unmarshal([]byte(h.value), &w.hashes) != nil {
 		err = errors.New("hash_ids are no list of whole numbers")
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return w, r.wrong("%v", err)
-	case w.prompt == 0 || w.gen == 0:
-		return w, errSkip
 	}
-	return w, nil
+	return w, w.possible()
 }
 
 var hashNames = []string{"hashids"}
 
-// missing says which fields a record has not.
+// missing names what a record has not, and says what is wanted.
 func (f *form) missing(r *record) string {
 	var none []string
+	as := ": want time, prompt and generated, as in " + example
 	for _, x := range []struct {
 		what  string
 		names []string
 	}{{"time", f.at}, {"prompt tokens", f.prompt}, {"generated tokens", f.gen}} {
-		if r.get(x.names) == nil {
-			none = append(none, x.what)
+		if r.get(x.names) != nil {
+			continue
+		}
+		if none = append(none, x.what); f.what != "" {
+			as = fmt.Sprintf(": %s has %s in each", f.what, x.names[0])
 		}
 	}
-	return "no field for " + strings.Join(none, ", ") + ": want time, prompt and generated, as in " + example
+	return strings.Join(none, ", ") + as
 }
 
 const example = `{"time": 0.5, "prompt": 1024, "generated": 128}`
 
-func tokens(text string) (int, error) {
+// mostTokens is more than the context of any model.
+const mostTokens = 1 << 26
+
+func tokens(key, text string) (int, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || !(v >= 0 && v <= 1<<26) || v != math.Trunc(v) {
-		return 0, fmt.Errorf("%.40q is no number of tokens", text)
+	switch {
+	case err != nil || !(v >= 0) || v != math.Trunc(v):
+		return 0, fmt.Errorf("%.60s: %.40q is no number of tokens: want a whole number from 0 up", key, text)
+	case v > mostTokens:
+		return 0, fmt.Errorf("%.60s: %.40s tokens are more than a prompt or an answer can have: want at most %d", key, text, mostTokens)
 	}
 	return int(v), nil
 }
 
-// moment reads a time: a number of a unit of that many seconds, or a date with a time.
-func moment(text string, scale float64) (float64, error) {
+// number is how a time is written that is no date.
+const number = "a number"
+
+// moment reads a time: a number of the unit that was decided, or a date with a time. All of a trace are of one kind.
+func (t *Trace) moment(key, text string) (float64, error) {
 	text = strings.TrimSpace(text)
-	if v, err := strconv.ParseFloat(text, 64); err == nil {
-		if v *= scale; !(math.Abs(v) < 1e12) {
-			return 0, fmt.Errorf("%.40q is no time in %s", text, unitOf(scale))
+	v, err := strconv.ParseFloat(text, 64)
+	kind := number
+	if err != nil {
+		if v, kind = date(text); kind == "" {
+			return 0, fmt.Errorf("%.60s: %.40q is no time: want a number, or a date as 2023-11-16 18:15:46.68", key, text)
 		}
+	}
+	if t.kind == "" {
+		t.kind, t.key = kind, key
+	}
+	switch seconds := v * t.scale; {
+	case kind != t.kind:
+		return 0, fmt.Errorf("%.60s: %.40q is %s, and the times before it are each %s: write all of them in one way", key, text, kind, t.kind)
+	case key != t.key && stated(key) != stated(t.key):
+		return 0, fmt.Errorf("%.60s: the name of the times before it says another unit: give all of them in one", key)
+	case kind != number:
 		return v, nil
+	case !(math.Abs(seconds) < mostMoment):
+		return 0, fmt.Errorf("%.60s: %.40q is no time in %s%s", key, text, unitOf(t.scale), since1970(v))
+	case t.whole && v != math.Trunc(v):
+		return 0, fmt.Errorf("%.60s: %.40q is a fraction, and the times before it are whole milliseconds, as those of %s: give all of them in one unit",
+			key, text, t.form.what)
+	default:
+		return seconds, nil
 	}
-	if when, ok := date(text); ok {
-		return when, nil
+}
+
+// mostMoment is beyond any time in seconds, since 1970 or since the recording began.
+const mostMoment = 1e12
+
+// since1970 says in what unit a number that is too large for a time may be one since 1970.
+func since1970(v float64) string {
+	const from, to = 1e8, 1e10 // from 1973 to 2286
+	for _, unit := range []string{"ms", "us", "ns"} {
+		if seconds := v * units[unit]; seconds > from && seconds < to {
+			return fmt.Sprintf(", and may be one in %s since 1970: give that unit", unitNames[unit])
+		}
 	}
-	return 0, fmt.Errorf("%.40q is no time: want a number, or a date as 2023-11-16 18:15:46.68", text)
+	return ""
 }
 
 func unitOf(scale float64) string {
@@ -151,12 +191,15 @@ func unitOf(scale float64) string {
 	return ""
 }
 
-// date reads a date with a time, as seconds.
-func date(text string) (float64, bool) {
-	for _, layout := range []string{"2006-01-02 15:04:05.999999999", "2006-01-02 15:04:05.999999999-07:00", time.RFC3339Nano} {
-		if when, err := time.Parse(layout, text); err == nil {
-			return float64(when.Unix()) + float64(when.Nanosecond())*1e-9, true
+// date reads a date with a time, as seconds, and says of what kind it is; "" for what is no date.
+func date(text string) (seconds float64, kind string) {
+	for _, x := range []struct{ layout, kind string }{
+		{"2006-01-02 15:04:05.999999999", "a date"}, {"2006-01-02 15:04:05.999999999-07:00", "a date with a time zone"},
+		{time.RFC3339Nano, "a date with a time zone"},
+	} {
+		if when, err := time.Parse(x.layout, text); err == nil {
+			return float64(when.Unix()) + float64(when.Nanosecond())*1e-9, x.kind
 		}
 	}
-	return 0, false
+	return 0, ""
 }

@@ -37,6 +37,9 @@ type Trace struct {
 
 	form    *form
 	scale   float64  // seconds of its unit
+	whole   bool     // times are whole numbers of it
+	kind    string   // how times are written; "" before the first
+	key     string   // of the first time
 	why     []string // by what unit and blocks are known where the form does not say it
 	next    func() (row, error)
 	rows    []sortedRow
@@ -46,6 +49,7 @@ type Trace struct {
 	first   float64
 	last    float64
 	sent    int
+	empty   int // requests without a prompt
 	err     error
 }
 
@@ -55,10 +59,53 @@ type row struct {
 	prompt int
 	gen    int
 	hashes []uint64
+	line   int // 0 of those that are sorted
 }
 
-// errSkip marks a request that failed when it was recorded.
-var errSkip = errors.New("no tokens were generated")
+// These mark requests that are left out: one that failed when it was recorded, and one of those that has no prompt.
+var (
+	errSkip  = errors.New("no tokens were generated")
+	errEmpty = fmt.Errorf("no prompt, so that %w", errSkip)
+)
+
+// possible is why a request is left out.
+func (w *row) possible() error {
+	switch {
+	case w.prompt < 1:
+		return errEmpty
+	case w.gen < 1:
+		return errSkip
+	}
+	return nil
+}
+
+// where is the request in an error, with its line where that is known.
+func (t *Trace) where(w *row, n int) string {
+	if w.line == 0 {
+		return fmt.Sprintf("request %d", n)
+	}
+	return fmt.Sprintf("line %d: request %d", w.line, n)
+}
+
+// skips counts a request that is left out, and reports whether it is.
+func (t *Trace) skips(why error) bool {
+	if errors.Is(why, errEmpty) {
+		t.empty++
+	}
+	if errors.Is(why, errSkip) {
+		t.Skipped++
+		return true
+	}
+	return false
+}
+
+// none says why a trace has no request that can be replayed.
+func (t *Trace) none() error {
+	if t.empty > 0 && t.empty == t.Skipped {
+		return fmt.Errorf("the trace has no request with a prompt: of all %d the prompt has 0 tokens", t.empty)
+	}
+	return errors.New("the trace has no request that generated anything")
+}
 
 func bufferOf(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, mostRecord) }
 
@@ -155,7 +202,7 @@ func (t *Trace) begin(next func() (*record, error)) error {
 	}
 	if t.form == nil {
 		if t.form = formOf(some[0].names()); t.form == nil {
-			return some[0].wrong("%s", general().missing(some[0]))
+			return some[0].wrong("no field for %s", general().missing(some[0]))
 		}
 		t.Format = "jsonl"
 	}
@@ -221,8 +268,7 @@ func (t *Trace) all(pull func() (*record, error)) error {
 // gather takes a record of those that are sorted.
 func (t *Trace) gather(r *record) error {
 	w, err := t.row(r)
-	if errors.Is(err, errSkip) {
-		t.Skipped++
+	if t.skips(err) {
 		return nil
 	}
 	if err != nil {
@@ -233,8 +279,7 @@ func (t *Trace) gather(r *record) error {
 
 func (t *Trace) keep(w row) error {
 	switch {
-	case w.prompt < 1 || w.gen < 1:
-		t.Skipped++
+	case t.skips(w.possible()):
 		return nil
 	case len(t.rows) == mostSorted:
 		return errMany
@@ -261,12 +306,11 @@ func (t *Trace) Next() (serving.Request, bool) {
 	for t.err == nil && (t.options.Requests == 0 || t.sent < t.options.Requests) {
 		w, err := t.next()
 		switch {
-		case errors.Is(err, errSkip):
-			t.Skipped++
+		case t.skips(err):
 			continue
 		case errors.Is(err, io.EOF):
 			if t.sent == 0 {
-				t.err = fmt.Errorf("the trace has no request that generated anything")
+				t.err = t.none()
 			}
 			return serving.Request{}, false
 		case err != nil:
@@ -277,14 +321,15 @@ func (t *Trace) Next() (serving.Request, bool) {
 			t.first, t.last = w.at, w.at
 		}
 		if w.at < t.last {
-			t.err = fmt.Errorf("request %d came %.4g s before the one ahead of it: sort the trace by time", t.sent+t.Skipped+1, t.last-w.at)
+			t.err = fmt.Errorf("%s came %.4g s before the one ahead of it: sort the trace by time", t.where(&w, t.sent+t.Skipped+1), t.last-w.at)
 			return serving.Request{}, false
 		}
 		t.last = w.at
 		t.sent++
 		at := (w.at - t.first) / t.options.Speed
 		if at > mostSeconds {
-			t.err = fmt.Errorf("request %d comes %.4g s after the first: at most %g s are replayed", t.sent+t.Skipped, at, float64(mostSeconds))
+			t.err = fmt.Errorf("%s comes %.4g s after the first: at most %g s are replayed", t.where(&w, t.sent+t.Skipped), at,
+				float64(mostSeconds))
 			return serving.Request{}, false
 		}
 		r := serving.Request{At: unit.Seconds(at), Prompt: w.prompt, Gen: w.gen}
