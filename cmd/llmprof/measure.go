@@ -85,8 +85,8 @@ func (t *trial) settle() error {
 	if t.records != "" && p.Engine != experiment.OpenAI {
 		return usage("--records %s: only a server's requests are recorded one by one: it is for --engine %s", t.records, experiment.OpenAI)
 	}
-	if t.given("speed") && p.Speed == 0 {
-		return usage("--speed 0: want above 0 and at most 1e9")
+	if err := t.checkCounts(); err != nil {
+		return err
 	}
 	if t.output.picture() != "" && p.Engine != experiment.OpenAI {
 		return usage("-o %s: the chart is of the loads of a server, with --engine openai", t.output.file)
@@ -105,6 +105,26 @@ func (t *trial) settle() error {
 	}
 	if err := p.Check(); err != nil {
 		return wrong(inFlags(err))
+	}
+	return nil
+}
+
+// checkCounts refuses a zero that is given, since the zero of a point stands for what is not given.
+func (t *trial) checkCounts() error {
+	p := &t.point
+	for _, x := range []struct {
+		flag string
+		n    int
+	}{{"requests", p.Requests}, {"repeats", p.Repeats}, {"warmup", p.Warmup}, {"served-tp", p.ServedTP}, {"trace-block", p.LoadBlock}} {
+		if t.given(x.flag) && x.n < 1 {
+			return usage("--%s %d: want at least 1, or leave it out", x.flag, x.n)
+		}
+	}
+	switch {
+	case t.given("speed") && p.Speed == 0:
+		return usage("--speed 0: want above 0 and at most 1e9")
+	case t.given("timeout") && p.Timeout == 0:
+		return usage("--timeout 0: want a time above 0, or leave it out")
 	}
 	return nil
 }

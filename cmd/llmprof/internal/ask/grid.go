@@ -81,8 +81,11 @@ func (o *lists) axis(f *pflag.Flag) (a sweep.Axis, err error) {
 	case f.Value.Type() == "int" || number:
 		a.Values, err = sweep.Range(text, func(s string) (int, error) {
 			n, err := o.count(s)
-			if err != nil {
+			switch {
+			case err != nil:
 				return 0, err
+			case given && n < least(f.Name):
+				return 0, fmt.Errorf("want at least %d", least(f.Name))
 			}
 			return n, f.Value.Set(strconv.Itoa(n))
 		})
@@ -96,6 +99,14 @@ func (o *lists) axis(f *pflag.Flag) (a sweep.Axis, err error) {
 		return a, fmt.Errorf("--%s: %w", f.Name, err)
 	}
 	return a, nil
+}
+
+// least is the smallest count that a flag of whole numbers takes.
+func least(flag string) int {
+	if slices.Contains([]string{"cached-prefix", "speculative-tokens", "prefill-replicas"}, flag) {
+		return 0
+	}
+	return 1
 }
 
 // try sets a flag, and says which value it is that the flag does not take.
