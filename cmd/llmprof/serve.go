@@ -336,12 +336,19 @@ func (s *pageServer) here(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(hereDocument{s.gpus(), s.results()})
 }
 
+// results are the files of the folder of results that may be handed over: a link that leads out of it is none.
 func (s *pageServer) results() []string {
 	all := []string{}
+	folder, err := os.OpenRoot(s.order.results)
+	if err != nil {
+		return all
+	}
+	defer folder.Close()
 	measured, _ := result.Files(s.order.results)       // without the folder there are none
 	grids, _ := input.Files(s.order.results, "*.toml") // the pattern is well-formed
 	for _, p := range slices.Concat(measured, grids) {
-		if name := filepath.Base(p); !strings.HasPrefix(name, ".") {
+		name := filepath.Base(p)
+		if info, err := folder.Stat(name); err == nil && info.Mode().IsRegular() && !strings.HasPrefix(name, ".") {
 			all = append(all, name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -157,8 +158,16 @@ func TestServeIsGuarded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(folder), "outside.json"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if runtime.GOOS != "windows" { // where links need a right that few have
+		testkit.Must(t, os.Symlink(filepath.Join(filepath.Dir(folder), "outside.json"), filepath.Join(folder, "link.json")))
+		testkit.Must(t, os.Symlink("../outside.json", filepath.Join(folder, "relative.toml")))
+		testkit.Must(t, os.Symlink("one.json", filepath.Join(folder, "inside.json")))
+	}
 	s := local(t, folder)
 	const own = "127.0.0.1:1"
+	if here := answered(s, "GET", "/here.json", own, s.token, "").Body.String(); strings.Contains(here, "link") || strings.Contains(here, "relative") {
+		t.Errorf("links that lead out of the folder are listed: %s", here)
+	}
 	for _, c := range []struct {
 		method, target, host, token, body string
 		code                              int
@@ -179,6 +188,8 @@ func TestServeIsGuarded(t *testing.T) {
 		{"GET", "/results/one.json", own, "", "", 403, "token"},
 		{"GET", "/results/one.json", own, s.token, "", 200, "schema"},
 		{"GET", "/results/..%2foutside.json", own, s.token, "", 404, ""},
+		{"GET", "/results/link.json", own, s.token, "", 404, ""},
+		{"GET", "/results/relative.toml", own, s.token, "", 404, ""},
 		{"GET", "/hub?id=org/name", own, s.token, "", 404, "not in the hub cache"},
 		{"GET", "/hub?id=../../etc/passwd", own, s.token, "", 404, ""},
 		{"POST", "/measure", own, "", "{}", 403, "token"},
