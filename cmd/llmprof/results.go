@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/printable"
 	"llmprof/internal/spelling"
 	"llmprof/measure/aggregate"
 	"llmprof/measure/experiment"
@@ -40,6 +43,7 @@ func (a *app) resultsList() *cobra.Command {
 		Example: "  llmprof results list\n  llmprof results list results --format csv",
 		Args:    cli.Positional("results"),
 		RunE: func(*cobra.Command, []string) error {
+			a.sayPartial(dir)
 			all, broken := result.ReadFolder(dir)
 			if all == nil && broken != nil {
 				return broken
@@ -54,6 +58,29 @@ func (a *app) resultsList() *cobra.Command {
 	resultsFlag(cmd, &dir)
 	return cmd
 }
+
+// sayPartial says in a line that a folder has results of runs that did not finish, and what resumes these.
+func (a *app) sayPartial(dir string) {
+	var runs, again []string
+	for _, r := range (experiment.Store{Dir: dir}).Partial() {
+		words := []string{"llmprof"}
+		for _, w := range r.Provenance.Command[min(1, len(r.Provenance.Command)):] {
+			words = append(words, printable.ShellWord(w))
+		}
+		runs, again = append(runs, r.ID), append(again, strconv.Quote(strings.Join(words, " ")))
+	}
+	runs, again = slices.Compact(runs), slices.Compact(again)
+	if len(again) > mostNamed {
+		again = append(again[:mostNamed], "as many other commands as it takes")
+	}
+	if len(runs) > 0 {
+		a.logf("%s has in its folder partial, and not in this list, what was measured of %d that did not finish: resumed by %s", dir, len(runs),
+			strings.Join(again, ", "))
+	}
+}
+
+// mostNamed is how many commands a line names.
+const mostNamed = 3
 
 // unreadable is the error of files that could not be read, if there are any.
 func unreadable(broken error) error {

@@ -274,9 +274,17 @@ func TestRunServer(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != 130 || !strings.Contains(stderr.String(), "0 measured, 0 kept") {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), stderr)
 	}
+	list := func() ran { return try(t, "results", "list", results) }
+	want := fmt.Sprintf("did not finish: resumed by \"llmprof run %s --results %s --offline\"", file, results)
+	if got := list(); !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("the list says %q, want a line with %q", got.stderr, want)
+	}
 	server.pause.Store(0)
 	step("all complete", 0, "2 measured, 0 kept from before, 0 failed")
 	step("again", 0, "0 measured, 2 kept from before, 0 failed")
+	if got := list(); got.stderr != "" {
+		t.Errorf("the list of what is whole says %q", got.stderr)
+	}
 	left, err := filepath.Glob(filepath.Join(results, "*", "*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("of what failed there is still %q, %v", left, err)

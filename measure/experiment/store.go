@@ -228,6 +228,12 @@ const partialFolder = "partial"
 
 func (s Store) partial() string { return filepath.Join(s.Dir, partialFolder) }
 
+// Partial are the results of runs that did not finish, as far as they can be read.
+func (s Store) Partial() []*result.Result {
+	all, _ := result.ReadFolder(s.partial()) // most stores have no such folder
+	return all
+}
+
 // keepPartial stores what a run saw that did not finish, in the place of what an
 // earlier attempt saw.
 func (s Store) keepPartial(t *Trial, file string, results []*result.Result) error {
