@@ -18,7 +18,7 @@ func TestHelpOnFullDisk(t *testing.T) {
 		"version"} {
 		var said bytes.Buffer
 		status := run(strings.Fields(line), strings.NewReader(""), full{}, &said, func(string) string { return "" })
-		if status != 1 || !strings.Contains(said.String(), "no space left on device") {
+		if status != 1 || !strings.Contains(said.String(), "llmprof: standard output: no space left on device") {
 			t.Errorf("llmprof %s: status %d, %q", line, status, said.String())
 		}
 	}

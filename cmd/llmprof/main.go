@@ -24,6 +24,7 @@ import (
 	"golang.org/x/term"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
@@ -45,13 +46,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	ctx, stop := i.watch(context.Background())
 	defer stop()
 	a := &app{
-		stdin: stdin, stdout: stdout, styled: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
+		stdin: stdin, stdout: standard{stdout}, styled: standard{stdout}, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
 	}
 	defer a.read.End()
 	if onTerminal(stdout) {
 		harmless := &printable.Writer{To: stdout}
 		defer func() { _ = harmless.Flush() }() // what began a character is no result
-		a.stdout = harmless
+		a.stdout = standard{harmless}
 	}
 	root := a.root()
 	root.SetArgs(args)
@@ -75,6 +76,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 		return 2
 	}
 	return 1
+}
+
+// A standard is standard output, whose errors name it.
+type standard struct{ to io.Writer }
+
+func (s standard) Write(p []byte) (int, error) {
+	n, err := s.to.Write(p)
+	if err != nil {
+		err = fmt.Errorf("standard output: %w", fileerror.Cause(err))
+	}
+	return n, err
 }
 
 // onTerminal reports whether what is written is shown at once.

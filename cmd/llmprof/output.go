@@ -283,7 +283,8 @@ func (o *output) style(a *app) render.Style {
 	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
 		s.Width = max(n, leastPage)
 	}
-	file, ok := a.styled.(*os.File)
+	out, _ := a.styled.(standard)
+	file, ok := out.to.(*os.File)
 	if !ok || o.file != "" || !onTerminal(file) {
 		return s
 	}
