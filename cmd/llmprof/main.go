@@ -46,7 +46,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	ctx, stop := i.watch(context.Background())
 	defer stop()
 	a := &app{
-		stdin: stdin, stdout: standard{stdout}, styled: standard{stdout}, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
+		stdin: stdin, stdout: standard{stdout}, styled: standard{stdout}, stderr: stderr, env: env, secrets: redact.Of(args...), args: args,
+		read: input.Begin(),
 	}
 	defer a.read.End()
 	if onTerminal(stdout) {

@@ -188,8 +188,10 @@ func TestPacked(t *testing.T) {
 
 // A number of bytes is told in two digits.
 func TestSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 9949: "9.9 kB", 9950: "10 kB", 8 << 20: "8.4 MB", 64 << 20: "67 MB",
-		999_499: "999 kB", 999_500: "1.0 MB", 1 << 40: "1.1 TB"} {
+	for n, want := range map[int64]string{
+		0: "0 B", 999: "999 B", 1000: "1.0 kB", 9949: "9.9 kB", 9950: "10 kB", 999_499: "999 kB", 999_500: "1.0 MB", 8 << 20: "8.4 MB",
+		64 << 20: "67 MB", 1 << 40: "1.1 TB",
+	} {
 		if got := Size(n); got != want {
 			t.Errorf("%d bytes are told as %s, want %s", n, got, want)
 		}

@@ -26,32 +26,42 @@ func (t *Trace) decide(some []*record) error {
 	return t.decideUnit(some, known)
 }
 
-// decideUnit finds the unit of times. The form says it unless the hashes are other than the form has them.
-func (t *Trace) decideUnit(some []*record, known bool) error {
-	var at *field
-	var large float64 // the first number that is no time in the unit of the form
-	fractions, line := false, 0
+// A seenTimes is what the first times of a trace are.
+type seenTimes struct {
+	at        *field // the last that is a number, or the first
+	fractions bool   // some are no whole numbers
+	large     error  // the first number that may be one since 1970 in another unit than the form's
+}
+
+func (t *Trace) seenTimes(some []*record) (seen seenTimes) {
+	unit := cmp.Or(t.form.unit, "s")
 	for _, r := range some {
 		f := r.get(t.form.at)
 		if f == nil {
 			continue
 		}
 		v, err := strconv.ParseFloat(strings.TrimSpace(f.value), 64)
-		if at == nil || err == nil { // A failed request may have no time.
-			at = f
+		if seen.at == nil || err == nil { // A failed request may have no time.
+			seen.at = f
 		}
-		fractions = fractions || err == nil && v != math.Trunc(v)
-		if scale := units[cmp.Or(t.form.unit, "s")]; large == 0 && err == nil && math.Abs(v*scale) >= mostMoment && since1970(v) != "" {
-			large, line = v, r.line
+		seen.fractions = seen.fractions || err == nil && v != math.Trunc(v)
+		if err == nil && seen.large == nil && math.Abs(v*units[unit]) >= mostMoment && since1970(v) != "" {
+			seen.large = fmt.Errorf("%w: line %d: %s: %.40s is no time in %s%s", ErrUnit, r.line, f.key, f.value, unitNames[unit], since1970(v))
 		}
 	}
+	return seen
+}
+
+// decideUnit finds the unit of times. The form says it unless the hashes are other than the form has them.
+func (t *Trace) decideUnit(some []*record, known bool) error {
+	seen := t.seenTimes(some)
 	given, said := t.options.Unit, ""
 	if t.form.top != nil {
 		said = t.form.unit
 	}
-	if at != nil {
-		said = stated(at.key)
-		if _, kind := date(strings.TrimSpace(at.value)); kind != "" {
+	if seen.at != nil {
+		said = stated(seen.at.key)
+		if _, kind := date(strings.TrimSpace(seen.at.value)); kind != "" {
 			said = "date"
 		}
 	}
@@ -62,21 +72,20 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 		t.unit(said, "")
 	case given != "":
 		t.unit(given, "as given")
-	case large != 0:
-		return fmt.Errorf("%w: line %d: %.20g under %q is no time in %s%s", ErrUnit, line, large, at.key,
-			unitNames[cmp.Or(t.form.unit, "s")], since1970(large))
-	case known && t.form.unit == "ms" && fractions:
+	case seen.large != nil:
+		return seen.large
+	case known && t.form.unit == "ms" && seen.fractions:
 		return fmt.Errorf("%w: %s has whole milliseconds, and these are fractions", ErrUnit, t.form.what)
 	case known && t.form.unit != "":
 		t.unit(t.form.unit, "")
 		t.whole = t.form.unit == "ms"
-	case fractions:
+	case seen.fractions:
 		t.unit("s", "since they are fractions")
-	case t.options.lengths || at == nil:
+	case t.options.lengths || seen.at == nil:
 		t.unit("s", "")
 	default:
 		return fmt.Errorf("%w: whole numbers under %q are milliseconds in Mooncake's traces, whose hashes are of 512 tokens, "+
-			"and seconds in Bailian's, which have a chat_id and hashes of 16", ErrUnit, at.key)
+			"and seconds in Bailian's, which have a chat_id and hashes of 16", ErrUnit, seen.at.key)
 	}
 	return nil
 }

@@ -336,13 +336,7 @@ func (t *Trace) lists(d *document) error {
 	case len(at) == 0 && len(prompt) == 0 && len(gen) == 0:
 		return t.form.refused()
 	case len(at) == 0 || len(prompt) == 0 || len(gen) == 0:
-		lacks := "output_lens, the generated tokens"
-		if len(at) == 0 {
-			lacks = "start_times, the times of arrival"
-		} else if len(prompt) == 0 {
-			lacks = "input_lens, the tokens of the prompts"
-		}
-		return fmt.Errorf("line %d: %s without %s: %s", line, t.form.what, lacks, t.form.available)
+		return t.form.without(line, len(at), len(prompt))
 	case len(at) != len(prompt) || len(at) != len(gen):
 		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each",
 			line, t.form.what, len(at), len(prompt), len(gen))
@@ -354,6 +348,17 @@ func (t *Trace) lists(d *document) error {
 		}
 	}
 	return nil
+}
+
+// without says which list results lack that have others, of so many times and prompts.
+func (f *form) without(line, times, prompts int) error {
+	lacks := "output_lens, the generated tokens"
+	if times == 0 {
+		lacks = "start_times, the times of arrival"
+	} else if prompts == 0 {
+		lacks = "input_lens, the tokens of the prompts"
+	}
+	return fmt.Errorf("line %d: %s without %s: %s", line, f.what, lacks, f.available)
 }
 
 // follow puts a run of a benchmark behind those that the file has before it: their clocks may have begun anew. It

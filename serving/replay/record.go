@@ -161,8 +161,8 @@ func (t *Trace) moment(key, text string) (float64, error) {
 	case !(math.Abs(seconds) < mostMoment):
 		return 0, fmt.Errorf("%.60s: %.40q is no time in %s%s", key, text, unitOf(t.scale), since1970(v))
 	case t.whole && v != math.Trunc(v):
-		return 0, fmt.Errorf("%.60s: %.40q is a fraction, and the times before it are whole milliseconds, as those of %s: give all of them in one unit",
-			key, text, t.form.what)
+		return 0, fmt.Errorf("%.60s: %.40q is a fraction, and the times before it are whole milliseconds, as in %s: give all of them in one "+
+			"unit", key, text, t.form.what)
 	default:
 		return seconds, nil
 	}

@@ -264,11 +264,14 @@ func TestKnownAndRefused(t *testing.T) {
 		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:     "is no time",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": NaN, \"generated\": 5}": "line 2: prompt: \"NaN\" is no " +
 			"number of tokens",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": -Infinity, \"prompt\": 5, \"generated\": 5}": "line 2: time: \"-Infinity\" is " +
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": -Infinity, \"prompt\": 5, \"generated\": 5}": "line 2: time: \"-Infinity\" " +
+			"is " +
 			"no time",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": 0, \"prompt\": -5, \"generated\": 5}": "line 3: prompt: \"-5\" is no number " +
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": 0, \"prompt\": -5, \"generated\": 5}": "line 3: prompt: \"-5\" is no " +
+			"number " +
 			"of tokens",
-		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5.5, \"generated\": 5}]": "line 2: prompt: \"5.5\" is no number " +
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5.5, \"generated\": 5}]": "line 2: prompt: \"5.5\" is no " +
+			"number " +
 			"of tokens",
 		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5, \"gen": "line 2: the file ends in the middle of a record",
 		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n":                                    "line 2: the file ends in the middle of a record",
@@ -336,42 +339,53 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	good := record(0, 5, 5)
 	mooncake := `{"timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [1, 2]}` + "\n"
 	vidur := "arrived_at,num_prefill_tokens,num_decode_tokens\n0,5,5\n"
-	for text, want := range map[string]string{
-		record(0, 0, 5) + record(1, 0, 5):                                              "no request with a prompt: of all 2 the prompt has 0 tokens",
-		record(0, 5, 0) + record(1, 0, 5):                                              "no request that generated anything",
-		`{"time": 0, "prompt": 5}`:                                                     "line 1: no field for generated tokens: want",
-		`{"time": 0, "generated": 5}`:                                                  "line 1: no field for prompt tokens: want",
-		good + `{"time": 0, "prompt": 5}`:                                              "line 2: no field for generated tokens: want",
-		`{"start_times": [0], "input_lens": [5]}`:                                      "without output_lens",
-		`{"start_times": [0], "output_lens": [5]}`:                                     "line 1: the results of a benchmark by vLLM or SGLang without input_lens",
-		`{"start_times": [0], "input_lens": [5], "output_lens": [1e8]}`:                "line 1: output_lens: 1e8 tokens are more than",
-		fmt.Sprintf(mooncake, 0) + `{"timestamp": 5, "input_length": 1024}`:            "line 2: no field for generated tokens: a trace of Mooncake has outputlength in each",
-		good + record(1, 100000000, 5):                                                 "line 2: prompt: 100000000 tokens are more than a prompt or an answer can have: want at most 67108864",
-		good + record(1, 5, `"many"`):                                                  `line 2: generated: "many" is no number of tokens: want a whole number`,
-		record(1700000000000, 5, 5):                                                    "unit of the trace's times is not known: line 1: 1700000000000 under \"time\" is no time in seconds, and may be one in milliseconds since 1970",
-		record(1700000000000.5, 5, 5):                                                  "may be one in milliseconds since 1970",
-		record(1700000000000000, 5, 5):                                                 "may be one in microseconds since 1970",
-		good + strings.Repeat(record(1, 5, 5), 300) + record(1700000000000, 5, 5):      "line 302: time: \"1700000000000\" is no time in seconds, and may be one in milliseconds",
-		vidur + "1700000000000,5,5\n":                                                  "line 3: 1700000000000 under \"arrived_at\"",
-		fmt.Sprintf(mooncake, 0) + fmt.Sprintf(mooncake, 1700000000000000000):          "is no time in milliseconds, and may be one in nanoseconds",
-		good + record(`"2023-11-16 18:15:46"`, 5, 5):                                   `line 2: time: "2023-11-16 18:15:46" is a date, and the times before it are each a number`,
-		record(`"2023-11-16 18:15:46"`, 5, 5) + record(1, 5, 5):                        "line 2: time: \"1\" is a number, and the times before it are each a date",
-		record(`"2023-11-16 18:15:46"`, 5, 5) + record(`"2023-11-16T18:15:47Z"`, 5, 5): "is a date with a time zone, and the times before it are each a date",
-		good + `{"time_ms": 5, "prompt": 5, "generated": 5}`:                           "line 2: time_ms: the name of the times before it says another unit",
-		good + `{"timeMs": 5, "prompt": 5, "generated": 5}`:                            "line 2: timeMs: the name of the times before it says another unit",
-		strings.Repeat(fmt.Sprintf(mooncake, 7), 300) + fmt.Sprintf(mooncake, 7.5):     "line 301: timestamp: \"7.5\" is a fraction, and the times before it are whole milliseconds",
-		record(5, 5, 5) + "\n" + record(1, 5, 5):                                       "line 3: request 2 came 4 s before the one ahead of it",
-		record(5, 5, 5) + record(5e11, 5, 5):                                           "line 2: request 2 comes 5e+11 s after the first",
+	for _, x := range [][2]string{
+		{record(0, 0, 5) + record(1, 0, 5), "no request with a prompt: of all 2 the prompt has 0 tokens"},
+		{record(0, 5, 0) + record(1, 0, 5), "no request that generated anything"},
+		{`{"time": 0, "prompt": 5}`, "line 1: no field for generated tokens: want"},
+		{`{"time": 0, "generated": 5}`, "line 1: no field for prompt tokens: want"},
+		{good + `{"time": 0, "prompt": 5}`, "line 2: no field for generated tokens: want"},
+		{`{"start_times": [0], "input_lens": [5]}`, "without output_lens"},
+		{`{"start_times": [0], "output_lens": [5]}`, "line 1: the results of a benchmark by vLLM or SGLang without input_lens"},
+		{`{"start_times": [0], "input_lens": [5], "output_lens": [1e8]}`, "line 1: output_lens: 1e8 tokens are more than"},
+		{fmt.Sprintf(mooncake, 0) + `{"timestamp": 5, "input_length": 1024}`,
+			"line 2: no field for generated tokens: a trace of Mooncake has outputlength in each"},
+		{good + record(1, 100000000, 5),
+			"line 2: prompt: 100000000 tokens are more than a prompt or an answer can have: want at most 67108864"},
+		{good + record(1, 5, `"many"`), `line 2: generated: "many" is no number of tokens: want a whole number`},
+		{record(1700000000000, 5, 5),
+			"unit of the trace's times is not known: line 1: time: 1700000000000 is no time in seconds, and may be one in " +
+				"milliseconds since 1970: give"},
+		{record(1700000000000.5, 5, 5), "may be one in milliseconds since 1970"},
+		{record(1700000000000000, 5, 5), "may be one in microseconds since 1970"},
+		{good + strings.Repeat(record(1, 5, 5), 300) + record(1700000000000, 5, 5),
+			"line 302: time: \"1700000000000\" is no time in seconds, and may be one in milliseconds"},
+		{vidur + "1700000000000,5,5\n", "line 3: arrived_at: 1700000000000 is no time"},
+		{fmt.Sprintf(mooncake, 0) + fmt.Sprintf(mooncake, 1700000000000000000),
+			"is no time in milliseconds, and may be one in nanoseconds"},
+		{good + record(`"2023-11-16 18:15:46"`, 5, 5),
+			`line 2: time: "2023-11-16 18:15:46" is a date, and the times before it are each a number`},
+		{record(`"2023-11-16 18:15:46"`, 5, 5) + record(1, 5, 5),
+			"line 2: time: \"1\" is a number, and the times before it are each a date"},
+		{record(`"2023-11-16 18:15:46"`, 5, 5) + record(`"2023-11-16T18:15:47Z"`, 5, 5),
+			"is a date with a time zone, and the times before it are each a date"},
+		{good + `{"time_ms": 5, "prompt": 5, "generated": 5}`, "line 2: time_ms: the name of the times before it says another unit"},
+		{good + `{"timeMs": 5, "prompt": 5, "generated": 5}`, "line 2: timeMs: the name of the times before it says another unit"},
+		{strings.Repeat(fmt.Sprintf(mooncake, 7), 300) + fmt.Sprintf(mooncake, 7.5),
+			"line 301: timestamp: \"7.5\" is a fraction, and the times before it are whole milliseconds"},
+		{record(5, 5, 5) + "\n" + record(1, 5, 5), "line 3: request 2 came 4 s before the one ahead of it"},
+		{record(5, 5, 5) + record(5e11, 5, 5), "line 2: request 2 comes 5e+11 s after the first"},
 	} {
-		if got := failure(text, Options{}); !strings.Contains(got, want) {
-			t.Errorf("%.120s: %q, want %q", text, got, want)
+		if got := failure(x[0], Options{}); !strings.Contains(got, x[1]) {
+			t.Errorf("%.120s: %q, want %q", x[0], got, x[1])
 		}
 	}
 	at := func(key string) string {
 		return fmt.Sprintf(`{%q: 0, "prompt": 5, "generated": 5}`+"\n"+`{%q: 500, "prompt": 5, "generated": 5}`, key, key)
 	}
 	for key, want := range map[string]float64{"timeMs": 0.5, "timestamp_us": 500e-6, "arrival_time": 500, "times": 500} {
-		if tr, list := all(t, strings.NewReader(at(key)), Options{}); tr.Err() != nil || len(list) != 2 || math.Abs(float64(list[1].At)-want) > 1e-9 {
+		tr, list := all(t, strings.NewReader(at(key)), Options{})
+		if tr.Err() != nil || len(list) != 2 || math.Abs(float64(list[1].At)-want) > 1e-9 {
 			t.Errorf("%s: %v, %v, want %g s", key, list, tr.Err(), want)
 		}
 	}
