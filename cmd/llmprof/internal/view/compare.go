@@ -200,8 +200,11 @@ type OperatorDifference struct {
 	Name  string    `json:"name"`
 	Times []float64 `json:"expected_s"` // time on each side; 0 where the side has no such operator
 	More  float64   `json:"more_s"`     // the largest difference from the first side
-	Share float64   `json:"share"`      // share of the phase's difference between the two sides
+	Share float64   `json:"share"`      // share of the phase's difference between the two sides; 0 where they take the same time
 }
+
+// rounding is more than sums in another order differ by, as a share of them.
+const rounding = 1e-9
 
 // Operators are the operators that make the difference, the greatest first.
 func (c *Comparison) Operators() (all []OperatorDifference) {
@@ -225,7 +228,8 @@ func (c *Comparison) Operators() (all []OperatorDifference) {
 			}
 			far := slices.MaxFunc(d.Times, func(a, b float64) int { return cmp.Compare(math.Abs(a-d.Times[0]), math.Abs(b-d.Times[0])) })
 			d.More = far - d.Times[0]
-			if whole := c.Sides[slices.Index(d.Times, far)].time(phase, "") - c.Sides[0].time(phase, ""); whole != 0 {
+			first := c.Sides[0].time(phase, "")
+			if whole := c.Sides[slices.Index(d.Times, far)].time(phase, "") - first; math.Abs(whole) > rounding*first {
 				d.Share = d.More / whole
 			}
 			some = append(some, d)
