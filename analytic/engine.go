@@ -67,6 +67,11 @@ type Profile struct {
 	// Older is the additional time that older releases than the one with these constants may
 	// take, as a share of the expected time. It adds to the upper end of the interval alone.
 	Older float64
+
+	// Unmeasured says that the release that was asked for was not measured, and whose constants stand for it; "" for one that was.
+	Unmeasured string
+	// ReleaseError is by how much the times of that release may differ from those of the measured ones, as a share of the expected time.
+	ReleaseError float64
 }
 
 // Engine is the name without the release and what it runs with.

@@ -206,8 +206,10 @@ func (p *Predictor) hostError(t *total, off float64) ends {
 
 // span is the expected time with its interval, no part of which lies below the floor.
 func (p *Predictor) span(floor, expected unit.Seconds, off ends) Span {
+	e := p.machine.Engine.Profile()
+	low, high := math.Hypot(off.low, e.ReleaseError), math.Hypot(off.high, e.ReleaseError)+e.Older
 	return Span{
 		Floor: floor, Expected: max(expected, floor),
-		Low: max(expected.Times(1-off.low), floor), High: max(expected.Times(1+off.high+p.machine.Engine.Profile().Older), floor),
+		Low: max(expected.Times(1-low), floor), High: max(expected.Times(1+high), floor),
 	}
 }

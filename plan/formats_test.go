@@ -33,7 +33,8 @@ func TestSearchOfMixes(t *testing.T) {
 			t.Errorf("%v: llama.cpp has no such weights", &r)
 		}
 	}
-	l := llamaCPP(&row, q, "org/model")
+	all := Launches(&row, q, "org/model")
+	l := all[slices.IndexFunc(all, func(l Launch) bool { return l.Engine == "llama.cpp" })]
 	if notes := strings.Join(l.Notes, "\n"); !strings.Contains(notes, "llama-quantize FILE Q4_K_M") {
 		t.Error(notes)
 	}

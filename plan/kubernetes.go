@@ -1,22 +1,19 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"llmprof/internal/printable"
 )
 
-// kubernetes is a Deployment of vLLM's image with a Service: one pod for each replica, or for those that share their
+// kubernetes is a Deployment of an engine's image with a Service: one pod for each replica, or for those that share their
 // experts, so that the pods may be on any machines.
-func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
+func kubernetes(r *Row, server *Launch, checkpoint string) Launch {
 	l := Launch{Engine: "kubernetes"}
 	name := dnsLabel(lastPart(checkpoint))
 	gpus, pods := r.Split.TP*r.Split.PP*r.Split.sharing(), r.DP/r.Split.sharing()
-	words := vllm.Args[2:]
-	if r.Split.sharing() == 1 {
-		words = without(words, "--data-parallel-size")
-	}
 	if r.Prefill > 0 {
 		l.Notes = append(l.Notes, fmt.Sprintf("these pods decode: apply the manifest a second time under another name with %d for prefill, "+
 			"and put a proxy in front of both services", r.Prefill))
@@ -25,17 +22,11 @@ func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 		l.Notes = append(l.Notes, fmt.Sprintf("a pod of %d GPUs is on no machine of %d: use a LeaderWorkerSet (lws.sigs.k8s.io)", gpus, per))
 	}
 	var args strings.Builder
-	for _, w := range words {
+	for _, w := range server.Pod {
 		args.WriteString("\n            - " + printable.KubernetesArg(w))
 	}
-	resource, image := "nvidia.com/gpu", "vllm/vllm-openai:latest"
-	switch r.Card.GPU.Vendor {
-	case "amd":
-		resource, image = "amd.com/gpu", "vllm/vllm-openai-rocm:latest"
-	case "google":
-		resource, image = "google.com/tpu", "vllm/vllm-tpu:latest"
-	}
-	l.Text = fmt.Sprintf(manifest, name, pods, image, args.String(), resource, gpus)
+	resource := map[string]string{"amd": "amd.com/gpu", "google": "google.com/tpu"}[r.Card.GPU.Vendor]
+	l.Text = fmt.Sprintf(manifest, name, pods, server.Image, args.String(), cmp.Or(resource, "nvidia.com/gpu"), gpus)
 	l.Notes = append(l.Notes, "pin the image to the release that you tested",
 		"gated checkpoints want a secret with a token of the hub in HF_TOKEN")
 	return l
@@ -96,18 +87,6 @@ spec:
     - port: 8000
       targetPort: 8000
 `
-
-// without leaves out a flag and its value.
-func without(words []string, flag string) (left []string) {
-	for i := 0; i < len(words); i++ {
-		if words[i] == flag {
-			i++
-			continue
-		}
-		left = append(left, words[i])
-	}
-	return left
-}
 
 // dnsLabel makes a name of Kubernetes: at most 63 lower-case letters, digits and dashes.
 func dnsLabel(s string) string {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/internal/printable"
 	"llmprof/models"
@@ -50,9 +49,6 @@ type Spans struct{ TTFT, TPOT, E2E analytic.Span }
 
 // Engine is the name of the engine.
 func (r *Row) Engine() string { return r.Card.Machine.Engine.Profile().Name }
-
-// deepEP reports whether DeepEP sends tokens to their experts.
-func (r *Row) deepEP() bool { return engine.SendsByDeepEP(r.Card.Machine.Engine) }
 
 // loaded reports whether the figures are of a steady state under a load, and not of a batch that starts together.
 func (r *Row) loaded() bool { return r.Utilization > 0 }

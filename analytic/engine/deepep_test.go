@@ -83,8 +83,8 @@ func TestGathersIsSaid(t *testing.T) {
 		{"vllm+deepep", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
 		{"tensorrt-llm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
 	} {
-		if note := engine.Gathers(casetest.Engine(t, x.engine), m, &x.p); strings.Contains(note, "+deepep") != x.said {
-			t.Errorf("%s, %+v: %q", x.engine, x.p, note)
+		if notes := engine.Notes(casetest.Engine(t, x.engine), m, &x.p); strings.Contains(strings.Join(notes, "\n"), "+deepep") != x.said {
+			t.Errorf("%s, %+v: %q", x.engine, x.p, notes)
 		}
 	}
 }

@@ -1,42 +1,82 @@
 // Package engine has the inference engines that can be predicted, one file each: which
-// operators their kernels fuse, of which class each kernel is, and what the host adds.
+// operators their kernels fuse, of which class each kernel is, what the host adds, how they schedule, and how they are started.
 // Package measure runs engines.
+//
+//	e, err := engine.Parse("vllm@0.19.0")
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
+	"llmprof/hardware"
 	"llmprof/internal/spelling"
+	"llmprof/models"
+	"llmprof/roofline"
 )
 
+// An Engine is an inference engine as data: what it adds to its kernels, and the functions that lower operators to kernels.
+type Engine struct {
+	profile    analytic.Profile
+	title      string // name as its authors write it
+	releases   releases
+	options    map[string]func(*Engine) // what its servers may be started with, by name
+	option     string                   // the one that it has; "" for none
+	schedulers []sized                  // its schedulers, the default first
+	launch     func(*Deployment) *args  // the command that starts a server; nil where none is known
+	image      func(vendor string) string
+	note       func(*models.Model, *operator.Parallelism) string // what is to be said of a split; nil for nothing
+
+	lower   func(*Engine, *analytic.Lowering) // makes the kernels of a part of a step
+	kernels kernels                           // lowers the operators of each type; nil for one kernel of each
+	kinds   [operator.Collective + 1]lowering // lowers those of each kind that kernels leaves out
+
+	decodes  captured                              // CUDA graphs of decode steps
+	prompts  captured                              // piecewise CUDA graphs of prompts, without attention; nil without such graphs
+	overlaps float64                               // most tokens of a decode step whose shared experts run in a stream beside the routed ones
+	layout   func(*analytic.Lowering)              // changes the layout of experts; nil for none
+	tile     func(*hardware.GPU, *roofline.Kernel) // sets the tile of a GEMM; nil where a library chooses
+}
+
+// Profile is what the engine adds to its kernels.
+func (e *Engine) Profile() *analytic.Profile { return &e.profile }
+
+// Lower makes the kernels of a part of a step.
+func (e *Engine) Lower(l *analytic.Lowering) { e.lower(e, l) }
+
 // all lists the engines in the order of menus.
-func all() []analytic.Engine {
-	return []analytic.Engine{
+func all() []*Engine {
+	return []*Engine{
 		&vllm, &sglang, &tensorRT, &llamaCPP, &transformers, &transformersGraph, &native, &edge, &elana, &vllm2024, &tensorRT2024,
 	}
 }
 
 // Names lists the engines that can be predicted.
-func Names() []string {
-	var names []string
+func Names() []string { return names(func(*Engine) bool { return true }) }
+
+func names(of func(*Engine) bool) (list []string) {
 	for _, e := range all() {
-		names = append(names, e.Profile().Name)
+		if of(e) {
+			list = append(list, e.profile.Name)
+		}
 	}
-	return names
+	return list
 }
 
 // Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0, and then an option, as +deepep.
 func Parse(name string) (analytic.Engine, error) {
-	for option, with := range options() {
-		if at := len(name) - len(option); at > 0 && strings.EqualFold(name[at:], option) {
+	for _, option := range Options() {
+		if at := len(name) - len(option) - 1; at > 0 && strings.EqualFold(name[at:], "+"+option) {
 			e, err := Parse(name[:at])
 			if err != nil {
 				return nil, err
 			}
-			return with(e)
+			return With(e, option)
 		}
 	}
 	if name, release, given := strings.Cut(name, "@"); given {
@@ -48,26 +88,43 @@ func Parse(name string) (analytic.Engine, error) {
 	}
 	name = strings.ReplaceAll(name, "_", "-") // as in the name of the Python package
 	for _, e := range all() {
-		if p := e.Profile(); slices.ContainsFunc(append([]string{p.Name}, p.Aliases...),
-			func(n string) bool { return strings.EqualFold(n, name) }) {
+		if slices.ContainsFunc(append([]string{e.profile.Name}, e.profile.Aliases...), func(n string) bool {
+			return strings.EqualFold(n, name)
+		}) {
 			return e, nil
 		}
 	}
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
 
-// options are what may end an engine's name, and make it the engine with that option.
-func options() map[string]func(analytic.Engine) (analytic.Engine, error) {
-	return map[string]func(analytic.Engine) (analytic.Engine, error){deepEP: withDeepEP, flashInferGEMM: withFlashInferGEMM}
+// Options are what may end an engine's name after a +, and make it the engine with that option.
+func Options() []string {
+	list := map[string]bool{}
+	for _, e := range all() {
+		for option := range e.options {
+			list[option] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(list))
 }
 
 // With is an engine with an option that its servers were started with, as "deepep".
-func With(e analytic.Engine, option string) (analytic.Engine, error) {
-	with, ok := options()["+"+option]
-	if !ok {
-		return nil, fmt.Errorf("unknown option %.40q of %s; options are deepep and flashinfer-gemm", option, e.Profile().Name)
+func With(from analytic.Engine, option string) (analytic.Engine, error) {
+	e, name := from.(*Engine), from.Profile().Name
+	switch apply := e.options[option]; {
+	case !slices.Contains(Options(), option):
+		return nil, fmt.Errorf("unknown option %.40q of %s; options are %s", option, name, strings.Join(Options(), " and "))
+	case apply == nil:
+		return nil, fmt.Errorf("%s+%s: only %s have the option", name, option,
+			strings.Join(names(func(e *Engine) bool { return e.options[option] != nil }), " and "))
+	case e.option != "":
+		return nil, fmt.Errorf("%s+%s: an engine has one option", name, option)
+	default:
+		with := *e
+		with.option, with.profile.Name = option, name+"+"+option
+		apply(&with)
+		return &with, nil
 	}
-	return with(e)
 }
 
 // ParseMode finds an engine by name and by how it ran, as a graph.
@@ -78,4 +135,25 @@ func ParseMode(name, mode string) (analytic.Engine, error) {
 		}
 	}
 	return Parse(name)
+}
+
+// Title is the name of an engine as its authors write it.
+func Title(name string) string {
+	if e, err := Parse(name); err == nil {
+		return cmp.Or(e.(*Engine).title, name)
+	}
+	return name
+}
+
+// WithMode is the name of an engine with the mode that it runs in, where another engine of that name has another mode.
+func WithMode(name string) string {
+	list := Names()
+	base, graph := strings.CutSuffix(name, "-graph")
+	switch {
+	case graph && slices.Contains(list, name):
+		return base + " graph"
+	case slices.Contains(list, name+"-graph"):
+		return name + " eager"
+	}
+	return name
 }

@@ -1,48 +1,57 @@
 package engine
 
 import (
+	"strings"
+
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/internal/printable"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// ggml is llama.cpp's CUDA backend, which keeps activations in FP32 and has kernels that
-// unpack quantized weights.
-type ggml struct{ profile analytic.Profile }
-
 var llamaCPPScheduler = sized{Scheduler: Scheduler{Name: "llama.cpp", Budget: 2048, Pass: 512, MaxSeqs: 4, Block: 1, Admission: ForSlot,
 	Mixed: true}}
 
-// llamaCPP is llama.cpp, which Ollama runs too.
-var llamaCPP = ggml{profile: analytic.Profile{
-	Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},
-	Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 (experiments/h100-llamacpp); " +
-		"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
-		"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
-	Constants: ggmlConstants,
-	Budget:    budget("llama.cpp"), Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
-	State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
-	Support: analytic.Support{
-		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
-		Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",
-			"recurrent_gemma", "rwkv", "zamba2"},
-		Weights: ggmlWeights, Mixes: analytic.MixesAlone, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
-		Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
-		KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
+// llamaCPP is llama.cpp, which Ollama runs too. Its CUDA backend keeps activations in FP32 and has kernels that unpack quantized weights.
+var llamaCPP = Engine{
+	lower: lowerEach,
+	kernels: kernels{
+		operator.Embedding: ggmlEmbedding, operator.Norm: ggmlNorm, operator.Product: ggmlProduct, operator.Router: ggmlProduct,
+		operator.Head: ggmlProduct, operator.Expand: ggmlProduct, operator.ExpertProduct: ggmlExperts, operator.Rotary: ggmlRotary,
+		operator.CacheWrite: ggmlCacheWrite, operator.Attend: ggmlAttention, operator.NonLinear: ggmlActivation,
+		operator.ExpertNonLinear: ggmlActivation, operator.TopK: ggmlRouting, operator.Sampling: ggmlLogits,
 	},
-}}
+	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch,
+	profile: analytic.Profile{
+		Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},
+		Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 (experiments/h100-llamacpp); " +
+			"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
+			"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
+		Constants: ggmlConstants,
+		Budget:    llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
+		State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
+		Support: analytic.Support{
+			Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
+			Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",
+				"recurrent_gemma", "rwkv", "zamba2"},
+			Weights: ggmlWeights, Mixes: analytic.MixesAlone, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
+			Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
+			KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
+		},
+	},
+}
 
 var ggmlWeights = []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4, unit.MXFP4, unit.NVFP4}
 
 // ggmlConstants are fitted to the kernels of llama3.1-8b at batch 1 to 32 and in a prompt, and to
 // the gaps between its steps. They replace the constants of other engines' kernels.
 func ggmlConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostStep, 0.115e-3)
-	setDefault(c, roofline.HostLaunch, 5.3e-6)
-	setDefault(c, roofline.HostRequest, 2.5e-3)
-	setDefault(c, roofline.HostSmallKernel, 2.3e-6)
+	defaults{
+		roofline.HostStep: 0.115e-3, roofline.HostLaunch: 5.3e-6, roofline.HostRequest: 2.5e-3, roofline.HostSmallKernel: 2.3e-6,
+	}.set(c)
 	c[roofline.AttentionCompute], c[roofline.AttentionRamp], c[roofline.AttentionFixed] = 0.33, 1600, 4e-6
 	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = 0.67, 0.01, 1e-6
 }
@@ -71,68 +80,49 @@ var unpackings = [2][2]unpacking{
 	{{1.6, 2.45}, {22, 0.165}},
 }
 
-// Profile is what the engine adds to its kernels.
-func (e *ggml) Profile() *analytic.Profile { return &e.profile }
-
-// Lower makes the kernels of llama.cpp's graph.
-func (e *ggml) Lower(l *analytic.Lowering) {
-	for i := range l.Ops {
-		e.lower(l, i)
-	}
+// ggmlEmbedding copies the embeddings of a step's tokens from the host.
+func ggmlEmbedding(l *analytic.Lowering, i int) {
+	copyHost(l, i, l.Step.Tokens()*float64(l.Step.Model.Hidden))
 }
 
-// lower appends the kernels of operator i.
-func (e *ggml) lower(l *analytic.Lowering, i int) {
-	o, s := &l.Ops[i], l.Step
-	switch o.Type {
-	case operator.Embedding:
-		copyHost(l, i, s.Tokens()*float64(s.Model.Hidden))
-	case operator.Norm:
-		ggmlNorm(l, i)
-	case operator.Product, operator.Router, operator.Head, operator.Expand:
-		ggmlProduct(l, i)
-	case operator.ExpertProduct:
-		ggmlExperts(l, i)
-	case operator.Rotary: // it writes keys to the cache
-		ggmlElement(l, i, 2, 2*o.Work.Acts)
-	case operator.CacheWrite:
-		ggmlElement(l, i, bySequences(s, 1, 2), 2*o.Work.Acts)
-	case operator.Attend:
-		ggmlAttention(l, i)
-	case operator.NonLinear, operator.ExpertNonLinear:
-		if fusesActivation(s, o) {
-			l.Fuse(&l.Kernels[len(l.Kernels)-1], i)
-			return
-		}
-		ggmlElement(l, i, 1, 2*o.Work.Acts)
-	case operator.TopK:
-		ggmlElement(l, i, routes(s), o.Work.Acts)
-	case operator.Sampling:
-		copyHost(l, i, s.Batch*s.Logits*float64(s.Model.Head.Out))
-	default:
-		lowerFused(l, i)
-	}
+// ggmlLogits copies the logits to the host, which chooses the tokens.
+func ggmlLogits(l *analytic.Lowering, i int) {
+	copyHost(l, i, l.Step.Batch*l.Step.Logits*float64(l.Step.Model.Head.Out))
 }
 
-// bySequences is one for a step of one sequence, else several.
-func bySequences(s *operator.Step, one, several float64) float64 {
-	if s.Batch > 1 {
-		return several
+// ggmlRotary makes the kernels of rotary embedding, which write keys to the cache.
+func ggmlRotary(l *analytic.Lowering, i int) { ggmlElement(l, i, 2, 2*l.Ops[i].Work.Acts) }
+
+// ggmlCacheWrite makes the kernels that write values to the cache.
+func ggmlCacheWrite(l *analytic.Lowering, i int) {
+	launches := 1.0
+	if l.Step.Batch > 1 {
+		launches = 2
 	}
-	return one
+	ggmlElement(l, i, launches, 2*l.Ops[i].Work.Acts)
 }
 
-// routes is the number of kernels that choose experts, sum their results and, for one token,
+// ggmlActivation makes the kernel of an activation that the GEMM of gate and up does not fuse.
+func ggmlActivation(l *analytic.Lowering, i int) {
+	if fusesActivation(l.Step, &l.Ops[i]) {
+		l.Fuse(&l.Kernels[len(l.Kernels)-1], i)
+		return
+	}
+	ggmlElement(l, i, 1, 2*l.Ops[i].Work.Acts)
+}
+
+// ggmlRouting makes the kernels that choose experts, sum their results and, for one token,
 // add the sum to the residual stream. For more tokens than mul_mat_vec_q takes, two kernels sort
 // the token-expert pairs by expert.
-func routes(s *operator.Step) float64 {
-	switch tokens := s.Tokens(); {
+func ggmlRouting(l *analytic.Lowering, i int) {
+	launches := 2.0
+	switch tokens := l.Step.Tokens(); {
 	case tokens == 1:
-		return 3
+		launches = 3
 	case tokens > vecRows:
-		return 5
+		launches = 5
 	}
-	return 2
+	ggmlElement(l, i, launches, l.Ops[i].Work.Acts)
 }
 
 // fusesActivation reports whether the activation is fused into the GEMM of gate and up.
@@ -168,18 +158,13 @@ func ggmlNorm(l *analytic.Lowering, i int) {
 	if l.Step.Tokens() > 1 {
 		n, moves = 2, 5
 	}
-	if l.Part == operator.PartLast {
-		n = finalSum(l.Step) + 3
+	switch last := l.Part == operator.PartLast; {
+	case last && l.Step.Tokens() == 1:
+		n = 3 + 1 // no GEMM fuses the last residual sum
+	case last:
+		n = 3
 	}
 	ggmlElement(l, i, n, unit.FP32.Bytes(moves*o.Shape.M*o.Shape.N))
-}
-
-// finalSum is the number of kernels of the last residual sum: 1 for a step of one row, where no GEMM fuses it.
-func finalSum(s *operator.Step) float64 {
-	if s.Tokens() == 1 {
-		return 1
-	}
-	return 0
 }
 
 // weightBits is the mean number of bits of a weight.
@@ -321,3 +306,58 @@ func ggmlAttention(l *analytic.Lowering, i int) {
 
 // vecReads is how often the KV cache is read, in terms of the memory bandwidth.
 const vecReads = 1.45
+
+// llamaCPPLaunch is llama-server. Its slots share a context of fixed size. As many start, each with a context of its own, as the memory
+// of the replicas that share experts has room for, up to their batch and to LLAMA_MAX_SEQ (src/llama-cparams.h).
+func llamaCPPLaunch(d *Deployment) *args {
+	const mostSlots = 256
+	file := d.Checkpoint
+	if !isGGUF(file) {
+		file = printable.Operand(file[strings.LastIndexAny(file, `/\`)+1:]) + ".gguf"
+	}
+	a := command("llama-server", "--model", file, "--n-gpu-layers", "999")
+	slots := max(min(min(d.Batch, d.Tokens/d.Context)*d.Sharing, mostSlots), 1)
+	a.number("--parallel", slots)
+	a.number("--ctx-size", d.Context*slots)
+	a.add("--flash-attn", "on")
+	if d.Engine.Profile().Engine() == "llama.cpp" {
+		a.number("--batch-size", d.budget(&llamaCPPScheduler))
+	} else {
+		a.above("--batch-size", d.Budget)
+		a.above("--ubatch-size", d.Budget) // tokens that are computed at once, 512 by default
+		a.note("llama.cpp is not the engine of the estimate, and is slower at large batches")
+	}
+	if d.Drafts > 0 {
+		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", d.Drafts)
+	}
+	if d.Prefill > 0 {
+		a.note("llama.cpp has no replicas that only prefill: %d servers do less than the row says", d.Replicas+d.Prefill)
+	}
+	if gpus := d.TP * d.PP * d.Sharing; gpus > 1 {
+		mode := "layer"
+		if d.TP > 1 {
+			mode = "row"
+		}
+		a.add("--split-mode", mode)
+		a.note("llama.cpp splits over the %d GPUs of one machine that it sees, set by CUDA_VISIBLE_DEVICES", gpus)
+	}
+	if d.KV == unit.FP8 {
+		a.add("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")
+		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
+	}
+	switch {
+	case isGGUF(d.Checkpoint) && d.stored():
+	case models.IsMix(d.Weights):
+		a.note("convert the checkpoint to GGUF first, and quantize it: llama-quantize FILE %s", strings.ToUpper(d.Weights))
+	case d.stored():
+		a.note("convert the checkpoint to GGUF first")
+	default:
+		a.note("convert the checkpoint to GGUF first, and quantize it: llama.cpp has no weights in %s", d.Scheme)
+	}
+	if n := d.servers(); n > 1 {
+		a.note("start %d of these servers behind a router", n)
+	}
+	return a
+}
+
+func isGGUF(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gguf") }

@@ -27,14 +27,12 @@ const (
 // transformers.
 var NativeFamilies = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "qwen3_moe", "mixtral"}
 
-type nativeEngine struct{ profile analytic.Profile }
-
-var native = nativeEngine{profile: analytic.Profile{
+var native = Engine{lower: lowerNative, profile: analytic.Profile{
 	Name: "native",
 	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation into " +
 		"GEMMs up to batch 16 " +
 		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
-	Constants: nativeConstants, Graph: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
+	Constants: nativeConstants.set, Graph: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies, Mixes: analytic.NoMixes,
 		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16},
@@ -45,16 +43,10 @@ var native = nativeEngine{profile: analytic.Profile{
 
 // nativeConstants sets the constants of the host, and of attention by mma on Hopper: FlashAttention-2,
 // which uses mma, reaches 35 % of the peak there (FlashAttention-3, arXiv:2407.08608).
-func nativeConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostStep, 20e-6)
-	setDefault(c, roofline.AttentionMMACompute, 0.35)
-}
+var nativeConstants = defaults{roofline.HostStep: 20e-6, roofline.AttentionMMACompute: 0.35}
 
-// Profile is what the engine adds to its kernels.
-func (e *nativeEngine) Profile() *analytic.Profile { return &e.profile }
-
-// Lower makes the kernels of a part of a step.
-func (e *nativeEngine) Lower(l *analytic.Lowering) {
+// lowerNative makes the kernels of a part of a step of the native engine.
+func lowerNative(_ *Engine, l *analytic.Lowering) {
 	n := nativeStep{Lowering: l}
 	n.choose()
 	for i := range l.Ops {
@@ -130,7 +122,7 @@ func (n *nativeStep) lower(i int) {
 	case operator.Head:
 		n.Launch(i, n.class(n.skinny), 1)
 	case operator.Attend:
-		if k := lowerFused(n.Lowering, i); k.Class == roofline.AttentionPrefill && n.byMMA(o.Block.Attention) {
+		if k := fused(n.Lowering, i); k.Class == roofline.AttentionPrefill && n.byMMA(o.Block.Attention) {
 			k.Class = roofline.AttentionMMA
 		}
 	default:
@@ -241,7 +233,7 @@ func (n *nativeStep) rotary(i int) {
 		return
 	}
 	at := n.Next(i, operator.Attend)
-	k := lowerFused(n.Lowering, at)
+	k := fused(n.Lowering, at)
 	n.fused |= 1 << at
 	for j := i; j < at; j++ {
 		n.join(k, j)

@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"math"
 	"math/bits"
 
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // sixteenBit reports whether the experts' weights have 16 bits; the engine's MoE kernels of decode steps take no
@@ -159,4 +161,42 @@ func (n *nativeStep) blockAfter(b *models.Block) *models.Block {
 		}
 	}
 	return b
+}
+
+// Groups is the expected number of groups of up to size tokens of one expert, if each token
+// takes k of count experts at random: an expert with n tokens has ⌈n/size⌉ groups, and n is
+// binomial. The result is linear between whole numbers of tokens.
+func Groups(count, k, tokens float64, size int) float64 {
+	low := math.Floor(tokens)
+	sum := wholeGroups(count, k, int(low), size)
+	if tokens > low {
+		sum += (tokens - low) * (wholeGroups(count, k, int(low)+1, size) - sum)
+	}
+	return sum
+}
+
+func wholeGroups(count, k float64, tokens, size int) float64 {
+	if k >= count {
+		return count * float64((tokens+size-1)/size)
+	}
+	odds := k / (count - k)
+	// p is the probability that no token takes the expert. math.Exp is assembly on amd64 and rounds otherwise in a browser, which math.Pow of
+	// a whole number does not.
+	p := math.Pow(1-k/count, float64(tokens))
+	sum := 0.0
+	for n := 1; n <= tokens; n++ {
+		p *= odds * float64(tokens-n+1) / float64(n)
+		sum += p * float64((n+size-1)/size)
+	}
+	return count * sum
+}
+
+// Tiles is how often a GEMM with tiles of so many pairs reads the weights of an expert from
+// memory: every tile reads the weights that do not fit in the L2 cache again. A GPU whose
+// L2 size is not known reads them once.
+func Tiles(l2, expert unit.Bytes, pairs, tile float64) float64 {
+	if l2 == 0 {
+		return 1
+	}
+	return 1 + (max(1, pairs/tile)-1)*max(0, 1-float64(l2/expert))
 }

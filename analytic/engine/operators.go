@@ -135,6 +135,18 @@ func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 	return list
 }
 
-func groupedKnown(c *roofline.Constants, s roofline.Scheme) bool {
-	return c[roofline.GroupedOf(s)] != 0
+// setDefault sets a constant that has no value.
+func setDefault(c *roofline.Constants, k roofline.Constant, v float64) {
+	if c[k] == 0 {
+		c[k] = v
+	}
+}
+
+// defaults sets constants that have no value.
+type defaults map[roofline.Constant]float64
+
+func (d defaults) set(c *roofline.Constants) {
+	for k, v := range d {
+		setDefault(c, k, v)
+	}
 }

@@ -45,6 +45,30 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// A release that was not measured is said to be, with the release whose constants stand for it and by how much its interval is wider.
+func TestUnmeasuredIsSaid(t *testing.T) {
+	for name, want := range map[string]string{
+		"vllm@0.33.0":          "vLLM 0.33.0: not measured; constants of 0.25.1, wider by 16 %",
+		"sglang@0.5.9+deepep":  "SGLang 0.5.9: not measured; constants of 0.5.14, wider by 24 %",
+		"tensorrt-llm@unknown": "TensorRT-LLM unknown: not measured; constants of 1.3.0rc20, wider by 6 %",
+		"transformers-graph@5": "transformers 5: not measured; constants of 5.17, wider by 13 %",
+		"vllm":                 "",
+		"vllm@0.24.1":          "",
+		"transformers@v5.17.0": "",
+		"tensorrt-llm-2024":    "",
+	} {
+		p := casetest.Engine(t, name).Profile()
+		if p.Unmeasured != want || (p.ReleaseError > 0) != (want != "") {
+			t.Errorf("%s: %q, wider by %v, want %q", name, p.Unmeasured, p.ReleaseError, want)
+		}
+	}
+	for release, want := range map[string]bool{"0.10.2": true, "0.13.9": true, "0.14.0": false, "unknown": false} {
+		if got := strings.Contains(casetest.Engine(t, "vllm@"+release).Profile().Source, "pull request 27614"); got != want {
+			t.Errorf("vllm %s: its source names the change of 0.14.0: %v", release, got)
+		}
+	}
+}
+
 // What is no release, and releases of engines that have none here, are errors that say so.
 func TestNoRelease(t *testing.T) {
 	for name, want := range map[string]string{

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"llmprof/hardware"
@@ -41,38 +40,39 @@ type sized struct {
 	fit func(*Scheduler, *hardware.GPU) // sets the values on a GPU; nil for no others
 }
 
-// schedulers has the known schedulers, each of which stands in the file of its engine; an engine's default is named
-// like the engine.
-var schedulers = []sized{
-	vllmScheduler, vllm2024Scheduler, sglangScheduler, sglangMixedScheduler, tensorRTScheduler, tensorRTFullScheduler, llamaCPPScheduler,
+// on is the scheduler with its values on a GPU.
+func (s *sized) on(g *hardware.GPU) Scheduler {
+	own := s.Scheduler
+	if s.fit != nil {
+		s.fit(&own, g)
+	}
+	return own
 }
 
-// SchedulerNames lists the schedulers.
-func SchedulerNames() []string {
-	names := make([]string, len(schedulers))
-	for i := range schedulers {
-		names[i] = schedulers[i].Name
+// pass is the most tokens of a forward pass on a GPU.
+func (s *sized) pass(g *hardware.GPU) int {
+	own := s.on(g)
+	return cmp.Or(own.Pass, own.Budget)
+}
+
+// SchedulerNames lists the schedulers. An engine's default is named like the engine.
+func SchedulerNames() (names []string) {
+	for _, e := range all() {
+		for i := range e.schedulers {
+			names = append(names, e.schedulers[i].Name)
+		}
 	}
 	return names
 }
 
 // SchedulerOf is the scheduler of a name, with its values on a GPU.
 func SchedulerOf(name string, g *hardware.GPU) (Scheduler, error) {
-	i := slices.IndexFunc(schedulers, func(s sized) bool { return strings.EqualFold(s.Name, name) })
-	if i < 0 {
-		return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))
+	for _, e := range all() {
+		for i := range e.schedulers {
+			if s := &e.schedulers[i]; strings.EqualFold(s.Name, name) {
+				return s.on(g), nil
+			}
+		}
 	}
-	s := schedulers[i].Scheduler
-	if fit := schedulers[i].fit; fit != nil {
-		fit(&s, g)
-	}
-	return s, nil
-}
-
-// budget is the most tokens of a forward pass that the scheduler of a name forms.
-func budget(name string) func(*hardware.GPU) int {
-	return func(g *hardware.GPU) int {
-		s, _ := SchedulerOf(name, g) // the engines name schedulers of the list
-		return cmp.Or(s.Pass, s.Budget)
-	}
+	return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))
 }

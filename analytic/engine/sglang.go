@@ -15,38 +15,113 @@ import (
 // sglang is SGLang with its overlap scheduler and CUDA graphs of decode steps and of prompts. Prompts
 // run in separate steps, of up to as many tokens as the largest graph has. The time of its host has an error as large as that between two
 // hosts.
-var sglang = graphed{profile: analytic.Profile{
-	Name: "sglang", Pipelined: true, // pp_loop_size of its scheduler
-	Ahead: true, // event_loop_overlap of its scheduler
-	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small models on an " +
-		"H200; " +
-		"the share of the memory that its server computes",
-	Constants: sglangConstants, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
-	Budget: budget("sglang"), Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
-	RanksError: sglangRanksError,
-	Support: analytic.Support{
-		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine
-		// read from the models' EntryClass in the wheel of SGLang 0.5.23
-		Not: []string{
-			"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",
-			"recurrent_gemma", "rwkv", "seed_oss", "smollm3", "zamba2",
+var sglang = Engine{
+	profile: analytic.Profile{
+		Name: "sglang", Pipelined: true, // pp_loop_size of its scheduler
+		Ahead: true, // event_loop_overlap of its scheduler
+		Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small models on an " +
+			"H200; " +
+			"the share of the memory that its server computes",
+		Constants: sglangConstants, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
+		Budget: sglangScheduler.pass, Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
+		RanksError: sglangRanksError,
+		Support: analytic.Support{
+			Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine
+			// read from the models' EntryClass in the wheel of SGLang 0.5.23
+			Not: []string{
+				"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",
+				"recurrent_gemma", "rwkv", "seed_oss", "smollm3", "zamba2",
+			},
+			Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: anySplit, WholeBlocks: true,
+			Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
+			Lacks:  vllmRuns.Lacks,
 		},
-		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: sglangSplit, WholeBlocks: true,
-		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
-		Lacks:  vllmRuns.Lacks,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30, overlaps: 1024, gathers: true, sumsPrompts: true, grouped: sglangExpertTile,
-	grain: sglangExpertGrain, untuned: sglangUntuned, joined: sglangJoined}
+	title: "SGLang",
+	releases: releases{timed: []string{"0.5.14"}, spread: 0.24, patches: []patch{
+		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
+			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
+		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
+			apply: olderTables("sglang@0.5.6.post2")},
+	}},
+	options: map[string]func(*Engine){
+		deepEP:         deepEPOf(plainHost), // --moe-a2a-backend deepep
+		flashInferGEMM: sglangFlashInfer,
+	},
+	schedulers: []sized{sglangScheduler, sglangMixedScheduler}, launch: sglangLaunch,
+	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024, tile: sglangTile,
+	kernels: kernels{
+		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: unlessJoined(product), operator.Sampling: sampling(30),
+		operator.NonLinear: unlessJoined(lowerFused),
+		operator.TopK:      expertHost(plainHost).route, operator.ExpertProduct: expertHost(plainHost).productsOfAll,
+		operator.ExpertNonLinear: activate,
+		operator.Shuffle:         sumsPrompts(gather), operator.Exchange: sumsPrompts(lowerFused),
+	},
+}
+
+// flashInferGEMM is the option by which FlashInfer's generated kernels multiply matrices in FP8 by blocks in place of DeepGEMM's.
+const flashInferGEMM = "flashinfer-gemm"
+
+// sglangFlashInfer is SGLang with --fp8-gemm-backend flashinfer_trtllm, or with SGLANG_ENABLE_JIT_DEEPGEMM=false, after which it takes
+// that backend on GPUs of data centres (dispatch_w8a8_block_fp8_linear of fp8_utils.py). The kernels are made for few rows, and reach a
+// tenth of the peak.
+func sglangFlashInfer(e *Engine) {
+	p := &e.profile
+	p.Source = "dense products in FP8 by blocks by FlashInfer's generated kernels: " + p.Source
+	p.Support.Vendors, p.Support.Builds = []string{nvidia}, map[string][]string{nvidia: {"10.0", "10.3"}}
+	p.Support.Weights, p.Support.Blocks = []unit.Format{unit.FP8}, true
+	p.Operators = over(p.Operators, p.Engine()+"+"+flashInferGEMM)
+}
+
+// sumsPrompts is an exchange of tokens between replicas that passes the ring twice in prompts, as an all-reduce does: each replica has
+// another number of tokens.
+func sumsPrompts(exchange lowering) lowering {
+	return func(l *analytic.Lowering, i int) {
+		if exchange(l, i); !l.Step.Decode() {
+			w := &l.Kernels[len(l.Kernels)-1].Work
+			w.Wire, w.NodeWire = w.Wire.Times(2), w.NodeWire.Times(2)
+		}
+	}
+}
+
+// unlessJoined lowers an operator, unless it is of a shared expert that joins the grouped GEMM of the routed ones, which then copies the
+// inputs of one more pair of each token.
+func unlessJoined(lower lowering) lowering {
+	return func(l *analytic.Lowering, i int) {
+		o := &l.Ops[i]
+		if !o.Shared || !sglangJoins(l) {
+			lower(l, i)
+			return
+		}
+		k := groupedKernel(l)
+		if l.Beside(k, i); o.Type == operator.NonLinear {
+			k.Permuted += l.Step.Bytes(o.Shape.M * float64(l.Step.Model.Hidden))
+		}
+	}
+}
+
+// sglangJoins reports whether SGLang's Triton kernel has the shared expert as one more of a layer's experts, which every token takes
+// (determine_num_fused_shared_experts of deepseek_v2.py and glm4_moe.py). FlashInfer's kernels, which run on Blackwell's data centre GPUs,
+// have no such expert, and EP excludes it.
+func sglangJoins(l *analytic.Lowering) bool {
+	k, m := groupedKernel(l), l.Step.Model
+	if k == nil || l.Step.Par.EP > 1 || l.GPU.Vendor != nvidia || capability(l.GPU) < 8 || dataCentreBlackwell(l.GPU) {
+		return false
+	}
+	e := l.Ops[k.Main].Block.Experts
+	one := e.Shared != nil && e.Shared.Activation.Width == e.Activation.Width
+	return one && (m.Family == "glm4_moe" ||
+		e.Count == 256 && (m.Family == "deepseek_v3" || m.Family == "deepseek_v32" || m.Family == "glm_moe_dsa"))
+}
 
 // sglangConstants sets the constants of SGLang's host, measured on a Xeon with 16 cores with small models that no load is scored on
 // (experiments/sglang/host.py). They call a piece of a prompt in 0.26 ms, three launches of which are vLLM's.
 // What takes in a request and ends its stream was not told apart, and is vLLM's.
 func sglangConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostAsync, 1.2e-3)
-	setDefault(c, roofline.HostSequence, 18e-6)
-	setDefault(c, roofline.HostDispatch, 0.26e-3-3*vllmLaunch)
-	setDefault(c, roofline.HostRequest, 5.2e-3)
-	setDefault(c, roofline.HostToken, 61e-6)
+	defaults{
+		roofline.HostAsync: 1.2e-3, roofline.HostSequence: 18e-6, roofline.HostDispatch: 0.26e-3 - 3*vllmLaunchTime,
+		roofline.HostRequest: 5.2e-3, roofline.HostToken: 61e-6,
+	}.set(c)
 	vllmServerConstants(c)
 }
 
@@ -64,29 +139,23 @@ var (
 
 func sglangBudget(s *Scheduler, g *hardware.GPU) { s.Budget, _ = sglangSizes(g.Capacity(), 1) }
 
-// The sizes below are read from SGLang 0.5.14, python/sglang/srt/server_args.py: _handle_gpu_memory_settings and
-// the lists of sizes behind it.
-
 // sglangSizes are the most tokens of a step and the largest batch with a CUDA graph, for TP ranks
-// on GPUs with so much memory.
+// on GPUs with so much memory: _handle_gpu_memory_settings of python/sglang/srt/server_args.py of SGLang 0.5.14, which has the lists of
+// sizes below too.
 func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	const gib = 1 << 30
-	few := tp < 4
-	either := func(a, b float64) float64 {
-		if few {
-			return a
+	for _, s := range []struct {
+		below     unit.Bytes
+		budget    int
+		few, many float64 // graphs for less than 4 ranks, and for more
+	}{{20 * gib, 2048, 8, 8}, {35 * gib, 2048, 24, 80}, {60 * gib, 4096, 32, 160}, {160 * gib, 8192, 256, 512}} {
+		switch {
+		case memory >= s.below:
+		case tp < 4:
+			return s.budget, s.few
+		default:
+			return s.budget, s.many
 		}
-		return b
-	}
-	switch {
-	case memory < 20*gib:
-		return 2048, 8
-	case memory < 35*gib:
-		return 2048, either(24, 80)
-	case memory < 60*gib:
-		return 4096, either(32, 160)
-	case memory < 160*gib:
-		return 8192, either(256, 512)
 	}
 	return 16384, 512
 }
@@ -102,10 +171,8 @@ func sglangShare(memory unit.Bytes) float64 {
 	const mib = 1 << 20
 	budget, graphs := sglangSizes(memory, 1)
 	reserved := 512 + 1.5*float64(budget) + 2*graphs + 1024/8
-	for size := 1.0; size <= float64(budget); size = sglangNext(size) {
-		if size >= 4 {
-			reserved += 8
-		}
+	for size := sglangNext(3); size <= float64(budget); size = sglangNext(size) {
+		reserved += 8
 	}
 	if memory > 60*1024*mib {
 		reserved = max(reserved, 10*1024)
@@ -123,11 +190,11 @@ func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
 	case batch <= 2:
 		return math.Ceil(batch), true
 	case batch <= 12:
-		return 4 * math.Ceil(batch/4), true
+		return roundUp(batch, 4), true
 	case batch <= 256:
-		return min(8*math.Ceil(batch/8), most), true
+		return min(roundUp(batch, 8), most), true
 	}
-	return 16 * math.Ceil(batch/16), true
+	return roundUp(batch, 16), true
 }
 
 // sglangLatent is the most tokens of a CUDA graph of prompts with latent attention.
@@ -148,24 +215,25 @@ func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) 
 	return sglangNext(max(tokens, 4) - 1), true
 }
 
+// sglangNext is the number of tokens of the next larger CUDA graph of prompts: multiples of 4 up to 32, of 16 up to
+// 256, of 32 up to 512, of 64 up to 1024, of 256 up to 4096, and of 512 beyond.
+func sglangNext(tokens float64) float64 {
+	step := 512.0
+	for _, s := range [][2]float64{{4096, 256}, {1024, 64}, {512, 32}, {256, 16}, {32, 4}} {
+		if tokens < s[0] {
+			step = s[1]
+		}
+	}
+	return step * (math.Floor(tokens/step) + 1)
+}
+
 func latent(m *models.Model) bool {
 	for _, b := range m.Blocks() {
-		if a := b.Attention; a != nil && a.Latent != nil {
+		if b.Attention != nil && b.Attention.Latent != nil {
 			return true
 		}
 	}
 	return false
-}
-
-// sglangNext is the number of tokens of the next larger CUDA graph of prompts: multiples of 4 up to 32, of 16 up to
-// 256, of 32 up to 512, of 64 up to 1024, of 256 up to 4096, and of 512 beyond.
-func sglangNext(tokens float64) float64 {
-	for _, s := range [][2]float64{{32, 4}, {256, 16}, {512, 32}, {1024, 64}, {4096, 256}} {
-		if tokens < s[0] {
-			return s[1] * (math.Floor(tokens/s[1]) + 1)
-		}
-	}
-	return 512 * (math.Floor(tokens/512) + 1)
 }
 
 // sglangTuned has the grouped GEMMs in 16 bits for which SGLang 0.5.14 has a tuned configuration of its Triton kernel: inner widths by
@@ -191,32 +259,96 @@ var sglangTuned = map[string]map[float64][]float64{
 // sglangUntuned reports whether SGLang runs a grouped GEMM in 16 bits by its default tiles. On Hopper they reach half the rates of tuned
 // ones. The operator tables of other GPUs have too few tuned shapes to tell.
 func sglangUntuned(g *hardware.GPU, k *roofline.Kernel) bool {
-	if g.Vendor != nvidia || int(capability(g)) != 9 || k.Scheme != roofline.Unquantized {
-		return false
-	}
 	s := &k.Shape
-	return !slices.Contains(sglangTuned[g.Key][s.Experts/max(1, s.Ranks)], s.N/max(1, s.Matrices))
+	return hopper(g) && k.Scheme == roofline.Unquantized &&
+		!slices.Contains(sglangTuned[g.Key][s.Experts/max(1, s.Ranks)], s.N/max(1, s.Matrices))
 }
 
-// join adds an operator of a shared expert to the grouped GEMM of the routed ones, which copies the inputs of one more pair of each token.
-func join(l *analytic.Lowering, i int) {
-	k := groupedKernel(l)
-	l.Beside(k, i)
-	if o := &l.Ops[i]; o.Type == operator.NonLinear {
-		k.Permuted += l.Step.Bytes(o.Shape.M * float64(l.Step.Model.Hidden))
+// sglangTile sets the tile of SGLang's grouped GEMMs. Its tiles of 64 rows load 32 inputs at a time, which are half of a line of 128 bytes,
+// and on boards with graphics memory some lines are gone before their other half is asked for: of an expert's weights the operator tables
+// have 0.44 read again on an L40S and 0.42 on an RTX PRO 6000, and on Hopper, between shapes with a tuned configuration, none that could be
+// told.
+func sglangTile(g *hardware.GPU, k *roofline.Kernel) {
+	if k.Class != roofline.GroupedGEMM {
+		return
+	}
+	padExperts(k, generatedGrain(g, k.Scheme))
+	if sglangUntuned(g, k) {
+		k.Scheme = roofline.Untuned
+	}
+	k.Tile.Rows = sglangExpertRows(g, k)
+	if k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && graphicsMemory(g) {
+		k.Reread = k.Work.Weights.Times(0.43)
 	}
 }
 
-// sglangJoined reports whether SGLang's Triton kernel has the shared expert as one more of a layer's experts, which every token takes
-// (determine_num_fused_shared_experts of deepseek_v2.py and glm4_moe.py). FlashInfer's kernels, which run on Blackwell's data centre GPUs,
-// have no such expert, and EP excludes it.
-func sglangJoined(l *analytic.Lowering) bool {
-	k, m := groupedKernel(l), l.Step.Model
-	if k == nil || l.Step.Par.EP > 1 || l.GPU.Vendor != nvidia || capability(l.GPU) < 8 || dataCentreBlackwell(l.GPU) {
-		return false
+// sglangExpertRows is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on all GPUs but
+// Blackwell's of data centres, by the default that it takes for shapes without a tuned configuration (get_default_config of
+// fused_moe_triton_config.py), and of Marlin. A tuned configuration has tiles for each number of tokens.
+func sglangExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
+	switch {
+	case dataCentreBlackwell(g):
+		return flashInferRows(g, k)
+	case k.Scheme == roofline.WeightINT4:
+		return marlinRows(g, k)
+	case g.Vendor != nvidia || k.Scheme != roofline.Untuned && (k.Scheme != roofline.Unquantized || hopper(g)):
+		return 0
+	case k.Shape.Tokens <= k.Shape.Experts/max(1, k.Shape.Ranks):
+		return 16
 	}
-	e := l.Ops[k.Main].Block.Experts
-	one := e.Shared != nil && e.Shared.Activation.Width == e.Activation.Width
-	return one && (m.Family == "glm4_moe" ||
-		e.Count == 256 && (m.Family == "deepseek_v3" || m.Family == "deepseek_v32" || m.Family == "glm_moe_dsa"))
+	return 64
+}
+
+// sglangPadding is that of FlashInfer's and of Triton's kernels.
+func sglangPadding(g *hardware.GPU) operator.Grain {
+	if g.Vendor == nvidia && capability(g) >= 9 && capability(g) < 11 {
+		return vllmPadding(g)
+	}
+	return operator.Grain{}
+}
+
+// anySplit is the rule of SGLang: an expert is cut over the ranks of TP that EP leaves, whether attention is replicated
+// among them (--enable-dp-attention) or not.
+func anySplit(*operator.Parallelism) string { return "" }
+
+// sglangLaunch is the server of SGLang 0.5.14 to 0.5.23. Its data parallelism of whole replicas is that of its
+// router. A server divides its limits among the replicas that share experts.
+func sglangLaunch(d *Deployment) *args {
+	a := command("python3", "-m", "sglang.launch_server", "--model-path", d.Checkpoint)
+	if d.Sharing > 1 { // attention by replica, experts over all of them
+		a.number("--tp-size", d.TP*d.Sharing)
+		a.number("--dp-size", d.Sharing)
+		a.add("--enable-dp-attention")
+		if more := d.servers(); more > 1 {
+			a.note("start %d of these servers behind a router: each has the replicas that share one set of experts", more)
+		}
+	} else {
+		a.above("--tp-size", d.TP)
+		a.above("--dp-size", d.Replicas)
+	}
+	a.above("--pp-size", d.PP)
+	a.above("--ep-size", d.EP)
+	a.when(d.runs(deepEP), "--moe-a2a-backend", "deepep")
+	a.when(d.runs(flashInferGEMM), "--fp8-gemm-backend", "flashinfer_trtllm")
+	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
+	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8_e4m3")
+	a.number("--context-length", d.Context)
+	a.number("--max-running-requests", d.Batch*d.Sharing)
+	a.number("--chunked-prefill-size", d.budget(&sglangScheduler)*d.Sharing)
+	if d.Drafts > 0 {
+		if d.Model.Drafts > 0 {
+			a.add("--speculative-algorithm", "NEXTN", "--speculative-eagle-topk", "1")
+		} else {
+			a.add("--speculative-algorithm", "NGRAM")
+		}
+		a.number("--speculative-num-steps", d.Drafts)
+		a.number("--speculative-num-draft-tokens", d.Drafts+1)
+	}
+	if d.Prefill > 0 {
+		a.add("--disaggregation-mode", "decode")
+		a.note("this is the server that decodes: start %d more for prefill, with --disaggregation-mode prefill, behind SGLang's router",
+			d.Prefill)
+	}
+	a.nodes(d)
+	return a
 }

@@ -22,7 +22,7 @@ func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme)
 	}
 	var others []string
 	for _, other := range all() {
-		if q := other.Profile(); q.Support.Default && refusal(&q.Support, m, g, s) == "" {
+		if q := &other.profile; q.Support.Default && refusal(&q.Support, m, g, s) == "" {
 			others = append(others, q.Name)
 		}
 	}

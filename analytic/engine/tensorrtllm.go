@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -14,19 +15,101 @@ import (
 // tensorRT is TensorRT-LLM's PyTorch backend with its overlap scheduler and CUDA graphs. The
 // time of its host, which no observation gives, is taken from vLLM, with an error as large as
 // that between two hosts.
-var tensorRT = graphed{profile: analytic.Profile{
-	Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
-	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with " +
-		"TensorRT-LLM; " +
-		"the memory of vllm",
-	Constants: vllmConstants, Operators: tabled("tensorrt-llm"),
-	Padding: func(g *hardware.GPU) operator.Grain { return tensorRTExpertGrain(g, roofline.MXFP4) }, Reserve: 1.1e9,
-	Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
-}, rows: exactRows, sampling: 10, static: true, rotates: true, overlaps: math.Inf(1), oneCall: true, grouped: tensorRTExpertTile,
-	grain: tensorRTExpertGrain, foreign: tensorRTForeign}
+var tensorRT = Engine{
+	profile: analytic.Profile{
+		Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
+		Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with " +
+			"TensorRT-LLM; " +
+			"the memory of vllm",
+		Constants: vllmConstants.set, Operators: tabled("tensorrt-llm"),
+		Padding: func(g *hardware.GPU) operator.Grain { return tensorRTGrain(g, roofline.MXFP4) }, Reserve: 1.1e9,
+		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
+	},
+	title: "TensorRT-LLM",
+	releases: releases{timed: []string{"1.3.0rc20"}, spread: 0.06, patches: []patch{
+		{until: version{1, 3, 0}, what: "a slower kernel quantizes the inputs of products in FP8 by blocks on Blackwell's GPUs of data " +
+			"centres, " +
+			"and experts and latent attention are slower on an H200", source: "tables of 1.2.0rc5",
+			apply: func(e *Engine, at version) {
+				e.kernels[operator.Product] = tensorRT12Product
+				olderTables("tensorrt-llm@1.2.0rc5")(e, at)
+			}},
+	}},
+	schedulers: []sized{tensorRTScheduler, tensorRTFullScheduler}, launch: tensorRTLaunch,
+	lower: lowerServed, decodes: exactRows, overlaps: math.Inf(1), tile: tensorRTTile,
+	kernels: kernels{
+		operator.Rotary: tensorRTRotary, operator.CacheWrite: tensorRTCacheWrite, operator.Attend: tensorRTAttention,
+		operator.Product: tensorRTProduct, operator.Sampling: sampling(10),
+		operator.TopK: tensorRTHost.route, operator.ExpertProduct: tensorRTHost.products, operator.ExpertNonLinear: activate,
+	},
+}
 
 // exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
+
+// tensorRTHost runs all experts of a layer in one C++ operator: Python dispatches neither their GEMMs nor the sort of tokens by expert. The
+// kernels that it launches were not traced, and count as one.
+var tensorRTHost expertHost = func(*analytic.Lowering, *operator.Op) expertWork { return expertWork{helpers: 1} }
+
+// tensorRTRotary makes the kernel of norms of queries and keys, with their rotation; without norms, attention rotates them.
+func tensorRTRotary(l *analytic.Lowering, i int) {
+	if headNorms(&l.Ops[i]) {
+		separate(l, i)
+	}
+}
+
+// tensorRTCacheWrite makes no kernel, for attention writes to the cache.
+func tensorRTCacheWrite(*analytic.Lowering, int) {}
+
+// tensorRTAttention makes the kernel of attention with the write to the cache and the rotation, which its times in operator tables
+// include (collect_attn.py of aiconfigurator).
+func tensorRTAttention(l *analytic.Lowering, i int) {
+	k := fused(l, i)
+	for j := i - 1; j >= 0 && l.Ops[j].Type != operator.Attend; j-- {
+		switch o := &l.Ops[j]; {
+		case o.Type == operator.CacheWrite:
+			k.Helpers = 1
+			l.Fuse(k, j)
+		case o.Type == operator.Rotary && !headNorms(o):
+			l.Fuse(k, j)
+		}
+	}
+}
+
+// tensorRTProduct makes the kernel of a GEMM. Its scales are known beforehand, so that the kernel ahead of it may write what it computes in
+// 8 bits.
+func tensorRTProduct(l *analytic.Lowering, i int) {
+	if scaled(l, i) {
+		l.Launch(i, roofline.GEMM, 1)
+		return
+	}
+	product(l, i)
+}
+
+// scaled reports whether the kernel ahead of a product in FP8 with a static scale quantizes its inputs: attention and the activation do,
+// and in Llama the all-reduce with its norm (modules/attention.py, modules/gated_mlp.py and models/modeling_llama.py of TensorRT-LLM).
+func scaled(l *analytic.Lowering, i int) bool {
+	if l.Ops[i].Scheme != roofline.FP8 || i == 0 {
+		return false
+	}
+	switch l.Ops[i-1].Type {
+	case operator.Attend, operator.NonLinear:
+		return l.Part != operator.PartLast
+	case operator.Norm:
+		return l.Step.Model.Family == "llama" && l.Step.Par.TP > 1
+	}
+	return false
+}
+
+// tensorRT12Product has the kernel that quantizes the inputs of products in FP8 by blocks within their time.
+func tensorRT12Product(l *analytic.Lowering, i int) {
+	switch o := &l.Ops[i]; {
+	case o.Scheme != roofline.FP8Block || !dataCentreBlackwell(l.GPU):
+		tensorRTProduct(l, i)
+	case !joins(l, i):
+		l.Launch(i, roofline.GEMM, 1).Quantized = o.Shape.M
+	}
+}
 
 // tensorRTRuns is read from the page of supported models of TensorRT-LLM 1.3.0rc20, of the
 // PyTorch backend, its matrix of number formats, and the release notes of 1.3.0 (Step-3.7-Flash; Rubin as a preview). Model Optimizer,
@@ -48,6 +131,16 @@ var tensorRTRuns = analytic.Support{
 	Split:   tensorRTSplit,
 }
 
+// tensorRTSplit is the rule of TensorRT-LLM: its attention is either cut over all ranks or, with enable_attention_dp,
+// replicated on each of them (tensorrt_llm/_torch/modules/attention.py).
+func tensorRTSplit(p *operator.Parallelism) string {
+	if p.ExpertReplicas() > 1 && p.TP > 1 {
+		return fmt.Sprintf("replicates attention on every rank or on none (enable_attention_dp): %d replicas that share experts want tp 1, "+
+			"not tp %d", p.ExpertReplicas(), p.TP)
+	}
+	return ""
+}
+
 // TensorRT-LLM admits a request if its whole answer fits, or with max utilization if its prompt does.
 var (
 	tensorRTScheduler = sized{Scheduler: Scheduler{Name: "tensorrt-llm", Budget: 8192, MaxSeqs: 2048, Block: 32, Admission: ForAll,
@@ -57,33 +150,43 @@ var (
 )
 
 // tensorRT2024 stands for releases up to mid-2024.
-var tensorRT2024 = fused{profile: analytic.Profile{
+var tensorRT2024 = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-llm-2024",
 	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for releases up " +
 		"to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
-	Constants: func(c *roofline.Constants) {
-		setDefault(c, roofline.HostStep, 0.6e-3)
-	},
-	Older: older, Reserve: 3.5e9,
+	Constants: defaults{roofline.HostStep: 0.6e-3}.set, Older: older, Reserve: 3.5e9,
 	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts,
 		KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}
 
 // edge is TensorRT-Edge-LLM for Jetson modules.
-var edge = fused{profile: analytic.Profile{
+var edge = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-edge-llm",
 	Source: "fused kernels and a CUDA graph; neither its host time nor what its kernels fuse is published: 20 µs to read the token back " +
 		"assumed",
-	Constants: func(c *roofline.Constants) {
-		setDefault(c, roofline.HostStep, 20e-6)
-	},
-	Graph: true, Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
+	Constants: defaults{roofline.HostStep: 20e-6}.set, Graph: true,
+	Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
 }}
 
-// tensorRTExpertTile is the rows of a tile of TensorRT-LLM's grouped GEMMs in MXFP4. Those on Hopper are OpenAI's Triton kernels. Its
+// tensorRTTile sets the tile of TensorRT-LLM's grouped GEMMs. A rank of EP multiplies all pairs of a token and an expert where the Triton
+// kernel of experts in FP8 by blocks runs, on compute capability 12.0: it is given those of other ranks as pairs of its first and last
+// experts, and scales them by 0 (fused_moe_cutlass.py).
+func tensorRTTile(g *hardware.GPU, k *roofline.Kernel) {
+	if k.Class != roofline.GroupedGEMM {
+		return
+	}
+	padExperts(k, tensorRTGrain(g, k.Scheme))
+	k.Tile.Rows = tensorRTExpertRows(g, k)
+	if major(g, 12) && k.Scheme == roofline.FP8Block {
+		k.Work.FLOPs = k.Work.FLOPs.Times(max(1, k.Shape.Ranks))
+	}
+}
+
+// tensorRTExpertRows is the rows of a tile of TensorRT-LLM's grouped GEMMs. Those in MXFP4 on Hopper are OpenAI's Triton kernels. Its
 // operator tables do not name them; with their tiles experts of gpt-oss are 3.5 % off on an H100 and 2.7 on an H200, and without 14.3 and
-// 14.7.
-func tensorRTExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
+// 14.7. Among CUTLASS's in 16 bits and in FP8 it chooses by timing them: their tiles have 16 to 256 rows (gemm_configs.h), and the rows of
+// an expert are rounded up to the smallest at least.
+func tensorRTExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case tritonMXFP4(g, k.Scheme):
 		return ragged(k)
@@ -91,17 +194,10 @@ func tensorRTExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 		return generatedRows(k, 256)
 	case tensorRTGenerated(g, k.Scheme):
 		return flashInferRows(g, k)
-	case tunedCUTLASS(g, k.Scheme):
+	case (hopper(g) || dataCentreBlackwell(g)) && (k.Scheme == roofline.Unquantized || k.Scheme == roofline.FP8):
 		return 16
 	}
 	return 0
-}
-
-// tunedCUTLASS reports whether TensorRT-LLM chooses among CUTLASS's grouped GEMMs by timing them. The tiles have 16 to 256 rows
-// (gemm_configs.h), and the rows of an expert are rounded up to the smallest at least.
-func tunedCUTLASS(g *hardware.GPU, s roofline.Scheme) bool {
-	major := int(capability(g))
-	return g.Vendor == nvidia && (major == 9 || major == 10) && (s == roofline.Unquantized || s == roofline.FP8)
 }
 
 // tensorRTGenerated reports whether experts have the constants and tiles of the generated kernels that SGLang calls by FlashInfer. In FP8
@@ -112,21 +208,57 @@ func tensorRTGenerated(g *hardware.GPU, s roofline.Scheme) bool {
 	return dataCentreBlackwell(g) && (s == roofline.FP8Block || s == roofline.NVFP4)
 }
 
-// tensorRTExpertGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of
+// tensorRTGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of
 // fused_moe/quantization.py), and those to which the generated kernels round others up.
-func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
-	if tensorRTGenerated(g, s) {
-		return sglangExpertGrain(g, s)
-	}
-	if dataCentreBlackwell(g) && s == roofline.MXFP4 {
+func tensorRTGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
+	switch {
+	case tensorRTGenerated(g, s):
+		return generatedGrain(g, s)
+	case dataCentreBlackwell(g) && s == roofline.MXFP4:
 		return operator.Grain{Hidden: 128, Width: 128}
 	}
 	return operator.Grain{}
 }
 
-// tensorRTForeign reports whether a rank of EP multiplies all pairs of a token and an expert. The Triton kernel of experts in FP8 by
-// blocks, which runs on compute capability 12.0, is given those of other ranks as pairs of its first and last experts, and scales them by
-// 0 (fused_moe_cutlass.py).
-func tensorRTForeign(g *hardware.GPU, s roofline.Scheme) bool {
-	return g.Vendor == nvidia && int(capability(g)) == 12 && s == roofline.FP8Block
+// tensorRTLaunch is the server of TensorRT-LLM 1.2 with its PyTorch backend. It has no replicas
+// of its own.
+func tensorRTLaunch(d *Deployment) *args {
+	a := command("trtllm-serve", "serve", d.Checkpoint)
+	if d.Sharing > 1 {
+		a.number("--tp_size", d.TP*d.Sharing)
+		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica",
+			d.TP*d.Sharing)
+		if d.TP > 1 {
+			a.note("TensorRT-LLM has no replicas of tp %d that share experts: its attention is replicated on every rank", d.TP)
+		}
+	} else {
+		a.above("--tp_size", d.TP)
+	}
+	a.above("--pp_size", d.PP)
+	a.above("--ep_size", d.EP)
+	a.number("--max_seq_len", d.Context)
+	a.number("--max_batch_size", d.Batch)
+	if d.KV == unit.FP8 {
+		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
+	}
+	if d.Weights == "nvfp4" && d.Model.HasExperts() && dataCentreBlackwell(d.GPU) {
+		a.note("give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which " +
+			"takes two to four times as long for few tokens")
+	}
+	budget := d.budget(&tensorRTScheduler)
+	a.number("--max_num_tokens", budget)
+	a.when(budget < d.Prompt, "--enable_chunked_prefill") // else a prompt has to fit a step
+	if d.Drafts > 0 {
+		a.note("give speculative_config with %d tokens in a file for --extra_llm_api_options", d.Drafts)
+	}
+	if d.Prefill > 0 {
+		a.note("this is a server that decodes: start %d more for prefill, and trtllm-serve disaggregated in front of both", d.Prefill)
+	}
+	if !d.stored() {
+		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", d.Weights)
+	}
+	if n := d.servers(); n > 1 {
+		a.note("start %d of these servers behind a router: one has no replicas", n)
+	}
+	return a
 }

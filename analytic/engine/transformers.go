@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
@@ -11,15 +9,8 @@ import (
 	"llmprof/unit"
 )
 
-// eager is Hugging Face transformers, whose every line of PyTorch code is a kernel.
-type eager struct {
-	profile analytic.Profile
-	old     version // the release, if one was named: before SDPA, attention writes its scores to memory
-	joins   bool    // each decode step concatenates the KV cache anew
-	copies  bool    // the length of the KV cache is fixed, and each decode step copies it for every query head
-}
-
-var transformers = eager{
+// transformers is Hugging Face transformers, whose every line of PyTorch code is a kernel. Each decode step concatenates the KV cache anew.
+var transformers = Engine{
 	profile: analytic.Profile{
 		Name:    "transformers",
 		Aliases: []string{"hf", "huggingface"},
@@ -27,10 +18,12 @@ var transformers = eager{
 			"host took 28 ms",
 		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns, Newest: true,
 	},
-	joins: true,
+	title: "transformers", releases: eagerReleases(func(attend lowering) lowering { return concatenated(attend) }),
+	lower: lowerEach, kinds: eagerKinds, kernels: kernels{operator.Attend: concatenated(eagerAttention)},
 }
 
-var transformersGraph = eager{
+// transformersGraph is transformers with a KV cache of fixed length, which each decode step copies for every query head.
+var transformersGraph = Engine{
 	profile: analytic.Profile{
 		Name: "transformers-graph",
 		Source: "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B " +
@@ -38,16 +31,25 @@ var transformersGraph = eager{
 		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError,
 		FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns, Newest: true,
 	},
-	copies: true,
+	title: "transformers", releases: eagerReleases(func(lower lowering) lowering { return lower }),
+	lower: lowerEach, kinds: eagerKinds, kernels: kernels{operator.Attend: copiedAttention},
 }
 
 // elana is ELANA's benchmark (arXiv:2512.09946): it runs transformers in a CUDA graph with a KV
 // cache that is neither of fixed length nor copied.
-var elana = eager{profile: analytic.Profile{
-	Name:      "elana",
-	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
-	Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, Support: eagerGraphRuns, Newest: true,
-}}
+var elana = Engine{
+	profile: analytic.Profile{
+		Name:      "elana",
+		Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
+		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, Support: eagerGraphRuns, Newest: true,
+	},
+	lower: lowerEach, kinds: eagerKinds,
+}
+
+// eagerKinds lowers operators by the kernels of modeling_llama.py of transformers 5.17.
+var eagerKinds = [operator.Collective + 1]lowering{
+	operator.GEMM: eagerProduct, operator.Attention: eagerAttention, operator.Element: eagerElement, operator.Collective: eagerCollective,
+}
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and
 // PyTorch has a backend for every vendor. On older GPUs transformers unpacks FP8 and MXFP4 to 16 bits when it loads
@@ -74,9 +76,7 @@ const eagerHostError = 1.0
 // of copies minimize the mean error of TPOT in a graph, at batch 1 to 32 and prompts of 128 to
 // 4096 tokens.
 func eagerConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostLaunch, 10.7e-6)
-	setDefault(c, roofline.HostSmallKernel, 2.6e-6)
-	setDefault(c, roofline.AttentionCopies, 0.37)
+	defaults{roofline.HostLaunch: 10.7e-6, roofline.HostSmallKernel: 2.6e-6, roofline.AttentionCopies: 0.37}.set(c)
 	c[roofline.HostSmallKernel] = max(c[roofline.HostSmallKernel], c[roofline.GraphNode])
 }
 
@@ -95,33 +95,16 @@ func eagerOperators(g *hardware.GPU, c *hardware.Calibration) {
 	}
 }
 
-// Profile is what the engine adds to its kernels.
-func (e *eager) Profile() *analytic.Profile { return &e.profile }
-
-// Lower makes the kernels of modeling_llama.py of transformers 5.17 of every operator.
-func (e *eager) Lower(l *analytic.Lowering) {
-	for i := range l.Ops {
-		o := &l.Ops[i]
-		switch o.Type.Kind() {
-		case operator.Element:
-			e.element(l, i)
-		case operator.GEMM:
-			e.product(l, i)
-		case operator.Attention:
-			e.attention(l, i)
-		default:
-			c := roofline.AllReduce // NCCL has no kernels over peer memory
-			if collective(l, o) == roofline.PCIeCollective {
-				c = roofline.PCIeCollective
-			}
-			l.Launch(i, c, launches(o, l.Step))
-		}
+// eagerCollective makes the kernel of a collective by NCCL, which has none over peer memory.
+func eagerCollective(l *analytic.Lowering, i int) {
+	if k := fused(l, i); k.Class == roofline.OneShotAllReduce {
+		k.Class = roofline.AllReduce
 	}
 }
 
-// product makes a kernel of each matrix, all of which read the input, and of each expert, one
+// eagerProduct makes a kernel of each matrix, all of which read the input, and of each expert, one
 // after the other.
-func (e *eager) product(l *analytic.Lowering, i int) {
+func eagerProduct(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	kernels := max(o.Shape.Matrices, 1)
 	if o.Type == operator.Expand {
@@ -140,24 +123,61 @@ func productClass(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	return roofline.GEMM
 }
 
+// eagerAttention makes the kernel of attention, or those of what PyTorch has no kernel for.
+func eagerAttention(l *analytic.Lowering, i int) {
+	n := 1.0
+	if t := l.Ops[i].Type; t == operator.Index || t == operator.ChunkedScan {
+		n = 6
+	}
+	l.Launch(i, class(l, &l.Ops[i]), n)
+}
+
+// decodesPlain reports whether attention is that of a decode step with a KV cache of keys and values.
+func decodesPlain(l *analytic.Lowering, i int) bool {
+	return l.Ops[i].Block.Attention.Latent == nil && l.Step.New == 1 && l.Step.Past > 0
+}
+
+// concatenated is attention after the concatenation of the KV cache in a decode step, which reads and writes the cache.
+func concatenated(attend lowering) lowering {
+	return func(l *analytic.Lowering, i int) {
+		if attend(l, i); decodesPlain(l, i) {
+			l.Launch(i, roofline.Elementwise, 0).Work = roofline.Work{KV: 2 * l.Ops[i].Work.KV}
+		}
+	}
+}
+
+// copiedAttention is attention on a copy of the KV cache in a decode step.
+func copiedAttention(l *analytic.Lowering, i int) {
+	if eagerAttention(l, i); decodesPlain(l, i) {
+		k := &l.Kernels[len(l.Kernels)-1]
+		k.Class, k.Work.Acts, k.Work.KV = roofline.AttentionCopied, 0, copied(l.Step, l.Ops[i].Block.Attention)
+	}
+}
+
+// eagerReleases are those of transformers. Before its model families took PyTorch's scaled_dot_product_attention, attention wrote its
+// scores to memory.
+func eagerReleases(attention func(lowering) lowering) releases {
+	return releases{timed: []string{"5.17"}, spread: 0.13, patches: []patch{{
+		until: version{4, 46, 0}, what: "attention of some models writes its scores to memory", source: "transformers, modeling files",
+		apply: func(e *Engine, at version) {
+			now := e.kernels[operator.Attend]
+			e.kernels[operator.Attend] = func(l *analytic.Lowering, i int) {
+				since, ok := sdpa[l.Step.Model.Family]
+				if !ok {
+					since = version{4, 36}
+				}
+				if !at.before(since) || l.Ops[i].Block.Attention.Latent != nil {
+					now(l, i)
+					return
+				}
+				attention(scores)(l, i)
+			}
+		},
+	}}}
+}
+
 // sdpa has the releases in which model families took PyTorch's scaled_dot_product_attention, if not in 4.36 as Llama did.
 var sdpa = map[string]version{"gpt2": {4, 42}, "opt": {4, 46}}
-
-// writesScores reports whether attention is two products with the scores of all pairs in memory between them.
-func (e *eager) writesScores(l *analytic.Lowering, o *operator.Op) bool {
-	since, ok := sdpa[l.Step.Model.Family]
-	if !ok {
-		since = version{4, 36}
-	}
-	return e.old != version{} && slices.Compare(e.old[:], since[:]) < 0 && o.Type == operator.Attend && o.Block.Attention.Latent == nil
-}
-
-func (e *eager) atRelease(release string) analytic.Engine {
-	at := *e
-	at.old = parseVersion(release)
-	at.profile.Name += "@" + release
-	return &at
-}
 
 // scores makes the kernels of attention without SDPA: the products of all queries with all keys and of the
 // scores with the values, and three between them, which scale or mask, mask, and take the softmax.
@@ -171,32 +191,6 @@ func scores(l *analytic.Lowering, i int) {
 	k.Work.Acts += s.Bytes(2 * values)
 	k = l.Launch(i, roofline.SmallElementwise, 3)
 	k.Work = roofline.Work{Acts: s.Bytes(3 * 2 * values)}
-}
-
-// attention makes the kernel of attention, and in decode steps the kernels that prepare the KV cache.
-func (e *eager) attention(l *analytic.Lowering, i int) {
-	o, s := &l.Ops[i], l.Step
-	class := class(l, o)
-	n := 1.0
-	switch o.Type {
-	case operator.Index, operator.ChunkedScan:
-		n = 6
-	}
-	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1 && s.Past > 0
-	switch {
-	case e.writesScores(l, o):
-		scores(l, i)
-	case !plain || !e.copies:
-		l.Launch(i, class, n)
-	default:
-		k := l.Launch(i, roofline.AttentionCopied, n)
-		k.Work.Acts, k.Work.KV = 0, copied(s, o.Block.Attention)
-	}
-	if plain && e.joins { // the concatenation reads and writes the cache
-		kv := o.Work.KV
-		k := l.Launch(i, roofline.Elementwise, 0)
-		k.Work = roofline.Work{KV: 2 * kv}
-	}
 }
 
 // copied is the traffic of attention if the keys and values of each KV head are copied for the r
@@ -218,10 +212,10 @@ func copied(s *operator.Step, a *models.Attention) unit.Bytes {
 	return s.Scheme.KV.Bytes(moves * s.Batch * positions * kv * float64(a.EntryDim()))
 }
 
-// element makes the element-wise kernels of an operator, each of which reads and writes tensors.
+// eagerElement makes the element-wise kernels of an operator, each of which reads and writes tensors.
 // Where their bytes were not counted, each kernel after the second reads and writes half of the
 // activations again.
-func (e *eager) element(l *analytic.Lowering, i int) {
+func eagerElement(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	n, moved := unfused(l.Step, o)
 	k := l.Launch(i, roofline.SmallElementwise, n)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/roofline"
@@ -14,17 +15,37 @@ import (
 
 // vllm is vLLM's V1 engine of 2026: asynchronous scheduling, chunked prefill, full CUDA
 // graphs of decode steps and piecewise CUDA graphs of short prompts.
-var vllm = graphed{profile: analytic.Profile{
-	Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
-	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 processes, and " +
-		"kernels of llama3.1-8b's traces " +
-		"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it " +
-		"had left says",
-	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92),
-	HostError: vllmHostError,
-	Support:   vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
-}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, overlaps: 256, gathers: true, tiles: vllmTile, grouped: vllmExpertTile,
-	grain: vllmExpertGrain, triton: true}
+var vllm = Engine{
+	profile: analytic.Profile{
+		Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
+		Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 processes, and " +
+			"kernels of llama3.1-8b's traces " +
+			"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that " +
+			"it had left says",
+		Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: vllmScheduler.pass, Utilization: taking(0.92),
+		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
+	},
+	title: "vLLM",
+	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.16, patches: []patch{
+		{from: version{0, 11, 1}, until: version{0, 15, 0}, what: "DeepGEMM runs experts in FP8 by blocks on Hopper at every number of rows, " +
+			"from when scales in E8M0 were the default there until backends were ranked",
+			source: "vllm-project/vllm, pull requests 26197 and, by its date, 32414; triton_deep_gemm_moe.py",
+			apply:  func(e *Engine, _ version) { e.layout = alignExperts }},
+		{until: version{0, 14, 0}, what: "nothing hides the host's time", source: "vllm-project/vllm, pull request 27614", apply: vllmBlocks},
+		{until: version{0, 11, 1}, what: "shared experts run after the routed ones", source: "vllm-project/vllm, pull request 26440",
+			apply: func(e *Engine, _ version) { e.overlaps = 0 }},
+	}},
+	options:    map[string]func(*Engine){deepEP: deepEPOf(vllmHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
+	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, image: vllmImage, note: vllmNote,
+	lower: lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
+	// Attention of vLLM's operator tables includes the write to the cache, but in vLLM's own traces attention takes as long
+	// without it, for CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
+	kernels: kernels{
+		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: product, operator.Sampling: sampling(30),
+		operator.TopK: vllmHost.route, operator.ExpertProduct: vllmHost.productsOfAll, operator.ExpertNonLinear: activate,
+		operator.Shuffle: gather,
+	},
+}
 
 // vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
 // every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
@@ -37,19 +58,19 @@ var vllmScheduler = sized{
 	},
 }
 
-var vllm2024Scheduler = sized{Scheduler: Scheduler{Name: "vllm-2024", Budget: 32768, MaxSeqs: 256, Block: 16, Whole: true, Watermark: 0.01}}
-
 // vllm2024 stands for releases up to mid-2024.
-var vllm2024 = fused{profile: analytic.Profile{
-	Name: "vllm-2024",
-	Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM 0.6.0 " +
-		"gained over 0.5.3 by its authors' account",
-	Constants: func(c *roofline.Constants) {
-		setDefault(c, roofline.HostStep, 2.1e-3)
+var vllm2024 = Engine{
+	lower: lowerPlain,
+	profile: analytic.Profile{
+		Name: "vllm-2024",
+		Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM 0.6.0 " +
+			"gained over 0.5.3 by its authors' account",
+		Constants: defaults{roofline.HostStep: 2.1e-3}.set, Older: older, Reserve: 3.5e9,
+		Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds, Capability: 7, Acts: vllmRuns.Acts,
+			KV: vllmRuns.KV},
 	},
-	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds,
-		Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
-}}
+	schedulers: []sized{{Scheduler: Scheduler{Name: "vllm-2024", Budget: 32768, MaxSeqs: 256, Block: 16, Whole: true, Watermark: 0.01}}},
+}
 
 // vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)
 // and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, those of
@@ -67,25 +88,64 @@ var vllmRuns = analytic.Support{
 	},
 }
 
+// vllmSplit is the rule of vLLM's FusedMoEParallelConfig.make (vllm/model_executor/layers/fused_moe/config.py): TP and DP
+// make one group of ranks, which has either whole experts or a part of each.
+func vllmSplit(p *operator.Parallelism) string {
+	if p.EP > 1 && p.ExpertTP() > 1 {
+		return fmt.Sprintf("has whole experts on a rank (--enable-expert-parallel) or a part of each, over all ranks of TP and DP: want ep "+
+			"%d, or ep 1 with moe-tp %d, not ep %d with moe-tp %d",
+			p.ExpertRanks(), p.ExpertRanks(), p.EP, p.ExpertTP())
+	}
+	return ""
+}
+
+// vllmNote says that replicas with experts of their own are not those of one server.
+func vllmNote(m *models.Model, p *operator.Parallelism) string {
+	if !m.HasExperts() || p.DP == p.ExpertReplicas() {
+		return ""
+	}
+	n := p.TP * p.DP
+	return fmt.Sprintf("%d servers, each with experts of its own: the replicas of one vllm server share them, as --moe-tp %d has it "+
+		"without expert parallelism and --ep %d with it", p.DP/p.ExpertReplicas(), n, n)
+}
+
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
 // time of a decode step comes from llama3.2-1b, and that of each sequence from llama3.2-3b in FP8 too, whose kernels take less
 // time than the host (experiments/vllm/sequences.py).
 // The times of a launch and of a call come from steps of 70 processes on six machines, none of which are scored
 // (experiments/vllm/host.py).
-func vllmConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostAsync, vllmAsync)
-	setDefault(c, roofline.HostSequence, 20e-6)
-	setDefault(c, roofline.HostLaunch, vllmLaunch)
-	setDefault(c, roofline.HostDispatch, 131e-6)
-	setDefault(c, roofline.HostRequest, vllmRequest)
-	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
-	setDefault(c, roofline.MoEPrefillCompute, 0.5)
-	setDefault(c, roofline.MoEPrefillMemory, 0.8)
-	setDefault(c, roofline.MoEPrefillPermute, 1)
-	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
+var vllmConstants = defaults{
+	roofline.HostAsync: vllmAsync, roofline.HostSequence: 20e-6, roofline.HostLaunch: vllmLaunchTime, roofline.HostDispatch: 131e-6,
+	roofline.HostRequest: vllmRequest, roofline.HostSmallKernel: 2.9e-6,
+	roofline.MoEPrefillCompute: 0.5, roofline.MoEPrefillMemory: 0.8, roofline.MoEPrefillPermute: 1, roofline.MoEPrefillUnpermute: 1.2,
 }
 
-const vllmAsync, vllmRequest, vllmLaunch = 2.4e-3, 2.4e-3, 40e-6
+const vllmAsync, vllmRequest, vllmLaunchTime = 2.4e-3, 2.4e-3, 40e-6
+
+// vllmServerConstants adds the constants of vLLM's API server, which is one thread of Python, measured
+// where little but that thread limits the server (experiments/h100-vllm-apiserver). The intake is that of
+// prompts of 1024 tokens, between 1.0 and 1.6 ms on six hosts.
+func vllmServerConstants(c *roofline.Constants) {
+	vllmConstants.set(c)
+	defaults{roofline.HostIntake: 1.2e-3, roofline.HostToken: 39e-6, roofline.HostFinish: 0.62e-3}.set(c)
+}
+
+// vllmBlocks makes vLLM one without asynchronous scheduling, which is the default since 0.14. Without it, steps of llama3.1-8b by 0.25.1
+// take longer by these times, and TTFT does not change (experiments/h200-vllm-sync). No such release's host was measured.
+func vllmBlocks(e *Engine, _ version) {
+	const step = 0.97e-3
+	e.profile.Blocking, e.profile.HostError = true, eagerHostError
+	e.profile.Constants = func(c *roofline.Constants) {
+		defaults{roofline.HostStep: step, roofline.HostSequence: 11.2e-6, roofline.HostRequest: vllmRequest + vllmAsync - step}.set(c)
+		vllmServerConstants(c)
+		c[roofline.HostAsync] = 0
+	}
+}
+
+// vllmHostError is the relative error of the host's time: 90 % of the launch times of prompts
+// lay between 0.65 and 1.45 times the constants, over repeats, processes and six machines
+// (experiments/vllm/host.py).
+const vllmHostError = 0.5
 
 // sortedLogits is the memory that vLLM's V1 model runner, which runs mixtures, reserves for
 // sampling with the maximum number of sequences: logits in float32, sorted logits, and
@@ -95,32 +155,43 @@ func sortedLogits(m *models.Model, g *hardware.GPU) unit.Bytes {
 	if !m.HasExperts() {
 		return 0
 	}
-	s, _ := SchedulerOf("vllm", g)
-	return unit.Bytes(float64(s.MaxSeqs) * float64(m.Vocab) * (4 + 4 + 8))
+	return unit.Bytes(float64(vllmScheduler.on(g).MaxSeqs) * float64(m.Vocab) * (4 + 4 + 8))
 }
 
-// vllmHostError is the relative error of the host's time: 90 % of the launch times of prompts
-// lay between 0.65 and 1.45 times the constants, over repeats, processes and six machines
-// (experiments/vllm/host.py).
-const vllmHostError = 0.5
-
-// vllmServerConstants adds the constants of vLLM's API server, which is one thread of Python, measured
-// where little but that thread limits the server (experiments/h100-vllm-apiserver). The intake is that of
-// prompts of 1024 tokens, between 1.0 and 1.6 ms on six hosts.
-func vllmServerConstants(c *roofline.Constants) {
-	vllmConstants(c)
-	setDefault(c, roofline.HostIntake, 1.2e-3)
-	setDefault(c, roofline.HostToken, 39e-6)
-	setDefault(c, roofline.HostFinish, 0.62e-3)
+// vllmPadding is what mxfp4_round_up_hidden_size_and_intermediate_size rounds to for FlashInfer's kernels and AMD's, for
+// Triton's on Hopper, and for Marlin's on other GPUs. What padding costs in time is known of FlashInfer alone: the times of
+// the others are fitted to widths without it.
+func vllmPadding(g *hardware.GPU) operator.Grain {
+	switch {
+	case dataCentreBlackwell(g) || g.Vendor == amd:
+		return operator.Grain{Hidden: 256, Width: 256}
+	case hopper(g):
+		return operator.Grain{Width: 64}
+	case g.Vendor == nvidia:
+		return operator.Grain{Hidden: 256, Width: 128}
+	}
+	return operator.Grain{}
 }
+
+// taking is an engine's share of the memory of every GPU.
+func taking(share float64) func(unit.Bytes) float64 { return func(unit.Bytes) float64 { return share } }
+
+// older is the additional time of older releases, as a share of the time. According to the authors
+// of vLLM, 0.6.0 of September 2024 has 1.8 (70B on four H100) to 2.7 (8B on one) times the
+// throughput of 0.5.3, which spent 62 % of its time with 8B in the HTTP server and the scheduler
+// (blog.vllm.ai/2024/09/05/perf-update.html); the smaller factor is taken. NVIDIA says that
+// TensorRT-LLM's least latency of Llama 70B improved 3.5 times in less than a year
+// ("What's the ROI? Getting the Most Out of LLM Inference", 2024).
+const older = 0.8
 
 // vllmGraphs gives the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise: of up to 512
 // tokens, and of gpt-oss 1024 (GptOssForCausalLMConfig in vllm/model_executor/models/config.py).
 func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
+	most := 512.0
 	if l.Step.Model.Family == "gpt_oss" {
-		return vllmRows(1024)(l, tokens)
+		most = 1024
 	}
-	return vllmRows(512)(l, tokens)
+	return vllmRows(most)(l, tokens)
 }
 
 // vllmRows gives CUDA graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256 and of multiples of 16 up to most.
@@ -134,38 +205,168 @@ func vllmRows(most float64) captured {
 		case tokens <= 4:
 			return 4, true
 		case tokens <= 256:
-			return min(8*math.Ceil(tokens/8), most), true
+			return min(roundUp(tokens, 8), most), true
 		}
-		return min(16*math.Ceil(tokens/16), most), true
+		return min(roundUp(tokens, 16), most), true
 	}
 }
-
-// taking is an engine's share of the memory of every GPU.
-func taking(share float64) func(unit.Bytes) float64 { return func(unit.Bytes) float64 { return share } }
 
 // WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, the setting
 // --max-cudagraph-capture-size of vLLM.
-func WithGraphs(e analytic.Engine, tokens int) (analytic.Engine, error) {
-	g, ok := e.(*graphed)
-	if !ok || g.profile.Engine() != vllm.profile.Name || tokens < 1 {
+func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
+	if from.Profile().Engine() != vllm.profile.Name || tokens < 1 {
 		return nil, fmt.Errorf("graphs of steps of up to %d tokens: vllm alone has such a setting, and it is 1 or more", tokens)
 	}
-	set := *g
-	set.rows = vllmRows(float64(tokens))
-	set.pieces = set.rows
+	set := *from.(*Engine)
+	set.decodes = vllmRows(float64(tokens))
+	set.prompts = set.decodes
 	return &set, nil
 }
 
-// older is the additional time of older releases, as a share of the time. According to the authors
-// of vLLM, 0.6.0 of September 2024 has 1.8 (70B on four H100) to 2.7 (8B on one) times the
-// throughput of 0.5.3, which spent 62 % of its time with 8B in the HTTP server and the scheduler
-// (blog.vllm.ai/2024/09/05/perf-update.html); the smaller factor is taken. NVIDIA says that
-// TensorRT-LLM's least latency of Llama 70B improved 3.5 times in less than a year
-// ("What's the ROI? Getting the Most Out of LLM Inference", 2024).
-const older = 0.8
-
-func setDefault(c *roofline.Constants, k roofline.Constant, v float64) {
-	if c[k] == 0 {
-		c[k] = v
+// vllmHost is plainHost, but for OpenAI's Triton kernels, which run experts in MXFP4 on Hopper. They take two calls each, of the function
+// that prepares the kernel and of Triton's launcher: four kernels of the routing (top-k, rows of the bit matrix, and two that sort), two
+// GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b shows that these seven take the host 34 times the launch of a
+// compiled kernel (experiments/h100-vllm-ep).
+//
+// A rank of EP finds its own experts by further kernels, where other ranks take the choice of experts as it is: the choice is widened,
+// mapped and narrowed; a bit matrix is cleared and packed; the weights of other ranks' experts are masked by a comparison, a constant and
+// a selection; and sums are cleared (triton_kernel_moe_forward and make_routing_data of gpt_oss_triton_kernels_moe.py).
+var vllmHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWork {
+	if !tritonMXFP4(l.GPU, o.Scheme) {
+		return plainHost(l, o)
 	}
+	const routing = 4
+	work := expertWork{routing: 2 * routing, calls: 2, called: 2, helpers: routing + 1}
+	if l.Step.Par.EP > 1 {
+		work.mapping = 9
+	}
+	return work
+}
+
+// alignExperts pads the experts in FP8 by blocks of vLLM where DeepGEMM runs them in its contiguous layout. The host
+// does not wait to know how many pairs each expert has. The layout has as many rows as can be needed: one for each
+// pair, and those that make each expert a multiple of 128. DeepGEMM does not multiply a tile beyond the last pair, but loads its
+// operands (get_global_idx of its scheduler). Activation and quantization run over all rows. With a TP of 8 vLLM leaves experts to Triton
+// (vllm-project/vllm, pull request 29346).
+func alignExperts(l *analytic.Lowering) {
+	const alignment, everyExpert = 128, 1e9 // so many tokens are sent to every expert
+	k := groupedKernel(l)
+	if k == nil || k.Scheme != roofline.FP8Block || !hopper(l.GPU) || l.Step.Par.TP == 8 {
+		return
+	}
+	experts, _ := l.Step.Chosen(&k.Shape, everyExpert)
+	rows := k.Shape.Pairs + (alignment-1)*experts
+	k.Work.Weights = k.Work.Weights.Times(rows / alignment / k.Shape.Hit)
+	empty := rows - k.Shape.Pairs
+	k.Shape.Hit = rows / alignment
+	moves := l.Launch(k.Main, roofline.Elementwise, 0)
+	moves.Work, moves.Graphed = roofline.Work{Acts: moved(l, empty)}, true
+}
+
+// moved is the bytes that rows of experts move besides the weights: results of the first products are written and
+// read, those of the activation are written, read, and written in FP8, and those of the last products are written.
+func moved(l *analytic.Lowering, rows float64) (bytes unit.Bytes) {
+	last := 0
+	for i := l.Next(0, operator.ExpertProduct); i >= 0; i = l.Next(i+1, operator.ExpertProduct) {
+		bytes += l.Step.Bytes(2 * rows * l.Ops[i].Shape.N)
+		last = i
+	}
+	o := &l.Ops[last]
+	return bytes - l.Step.Bytes(rows*o.Shape.N) + l.Step.Bytes(2*rows*o.Shape.K) + unit.FP8.Bytes(rows*o.Shape.K)
+}
+
+// vllmTile sets the tile of vLLM's GEMMs in FP8 by CUTLASS on Hopper, and of its grouped GEMMs.
+func vllmTile(g *hardware.GPU, k *roofline.Kernel) {
+	switch {
+	case k.Class == roofline.GroupedGEMM:
+		padExperts(k, flashInferGrain(g, k.Scheme))
+		k.Tile = roofline.Tile{Rows: vllmExpertRows(g, k)}
+	case k.Class == roofline.GEMM && k.Scheme == roofline.FP8 && hopper(g):
+		k.Tile = vllmFP8Tile(&k.Shape)
+	}
+}
+
+// vllmFP8Tile is the tile that CUTLASS takes by the rows and sides of the GEMM
+// (csrc/libtorch_stable/quantization/w8a8/cutlass/c3x/scaled_mm_sm90_fp8_dispatch.cuh of vLLM). Up to 64 rows the
+// operands are swapped, and blocks of a cluster without rows end at once.
+func vllmFP8Tile(s *roofline.Shape) roofline.Tile {
+	switch {
+	case s.M <= 16, s.M <= 64 && s.N <= 1280:
+		return roofline.Tile{Rows: 16, Columns: 64, Blocks: 1}
+	case s.M <= 64:
+		return roofline.Tile{Rows: 64, Columns: 64, Blocks: 1}
+	case s.M <= 128:
+		return roofline.Tile{Rows: 128, Columns: 128, Blocks: 2}
+	case s.M >= 8192 && s.K >= 6144:
+		return roofline.Tile{Rows: 512, Columns: 128, Blocks: 2}
+	}
+	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
+}
+
+// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, of
+// FlashInfer's, and of CUTLASS by FlashInfer: in the operator tables experts of up to 128 pairs take as long as each other, and those of
+// 192 and 256 twice as long.
+func vllmExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
+	switch {
+	case tritonMXFP4(g, k.Scheme):
+		return ragged(k)
+	case k.Scheme == roofline.WeightINT4:
+		return marlinRows(g, k)
+	case k.Scheme == roofline.FP8 && hopper(g):
+		return 128
+	}
+	return flashInferRows(g, k)
+}
+
+// vllmLaunch is the server of vLLM 0.25 to 0.32. Replicas are engines of one server, which routes among
+// them. It splits experts over all of its replicas, by tensors or, with expert parallelism, whole ones: replicas that have
+// experts of their own are servers of their own.
+func vllmLaunch(d *Deployment) *args {
+	a := command("vllm", "serve", d.Checkpoint)
+	a.above("--tensor-parallel-size", d.TP)
+	a.above("--pipeline-parallel-size", d.PP)
+	replicas, prefill := d.Replicas, fmt.Sprintf(" with --data-parallel-size %d", d.Prefill)
+	if d.Model.HasExperts() {
+		replicas, prefill = d.Sharing, ""
+		if more := d.servers(); more > 1 {
+			a.note("start %d of these servers behind a router: vLLM splits the experts over all replicas of one server", more)
+		}
+	}
+	a.above("--data-parallel-size", replicas)
+	a.when(d.EP > 1, "--enable-expert-parallel")
+	a.when(d.runs(deepEP), "--all2all-backend", "deepep_low_latency") // whose decode steps are CUDA graphs
+	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
+	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8")
+	budget := d.budget(&vllmScheduler)
+	a.number("--max-model-len", d.Context)
+	a.number("--max-num-seqs", min(d.Batch, budget)) // vLLM refuses more sequences than a step has tokens
+	a.number("--max-num-batched-tokens", budget)
+	if d.Drafts > 0 {
+		method := `"method": "ngram", "prompt_lookup_max": 4`
+		if d.Model.Drafts > 0 {
+			method = `"method": "mtp"`
+		}
+		a.add("--speculative-config", fmt.Sprintf(`{%s, "num_speculative_tokens": %d}`, method, d.Drafts))
+	}
+	if d.Prefill > 0 {
+		a.add("--kv-transfer-config", `{"kv_connector": "NixlConnector", "kv_role": "kv_both"}`)
+		a.note("this is the server that decodes: start %d more for prefill, by the same command%s, and a proxy that sends each request to "+
+			"both in turn", d.Prefill, prefill)
+	}
+	if d.GPU.Vendor == google {
+		a.note("install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
+	}
+	a.nodes(d)
+	return a
+}
+
+// vllmImage is vLLM's container for the GPUs of a vendor.
+func vllmImage(vendor string) string {
+	switch vendor {
+	case amd:
+		return "vllm/vllm-openai-rocm:latest"
+	case google:
+		return "vllm/vllm-tpu:latest"
+	}
+	return "vllm/vllm-openai:latest"
 }

@@ -96,10 +96,10 @@ func runs(c *analytic.Case) bool {
 }
 
 // Narrowed yields the case in each narrower scheme of weights that the engine and the GPU run, by its name, the widest first.
-// llama.cpp has schemes of its own.
+// An engine with packed weights of its own has those.
 func Narrowed(c *analytic.Case) iter.Seq2[string, analytic.Case] {
 	names := []string{"fp8", "nvfp4", "w4a16-g128"}
-	if c.Machine.Engine.Profile().Engine() == "llama.cpp" {
+	if c.Machine.Engine.Profile().Support.Mixes == analytic.MixesAlone {
 		names = []string{"q8_0", "q4_k_m"}
 	}
 	return func(yield func(string, analytic.Case) bool) {

@@ -19,6 +19,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
+	"llmprof/measure/calibrate"
 	"llmprof/measure/power"
 	"llmprof/unit"
 )
@@ -84,8 +85,8 @@ func completeGPUs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 
 // practice is what estimates assume that a GPU reaches.
 func practice(g *hardware.GPU) hardware.Calibration {
-	if f, err := hardware.BuiltIn(llmprof.Calibrations, g, "native"); err == nil && f != nil {
-		c, _ := f.Apply(g, "native") // BuiltIn checked it
+	if f, err := hardware.BuiltIn(llmprof.Calibrations, g, calibrate.Native); err == nil && f != nil {
+		c, _ := f.Apply(g, calibrate.Native) // BuiltIn checked it
 		return c
 	}
 	return hardware.DefaultCalibration(g)

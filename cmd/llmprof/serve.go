@@ -35,6 +35,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
+	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/measure/worker/child"
 	"llmprof/models"
@@ -436,7 +437,7 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	switch {
 	case !listed(o.Model):
 		return nil, errors.New("measuring needs a built-in model or a hub id")
-	case o.Engine != "native" && o.Engine != "transformers":
+	case o.Engine != experiment.Native && o.Engine != experiment.Transformers:
 		return nil, errors.New(
 			"measuring needs the engine native or transformers: others are servers, which llmprof measure --engine openai asks")
 	case o.TP < 1 || o.Batch < 1 || o.Prompt < 1 || o.Gen < 1:
@@ -453,7 +454,7 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	if s.python != "" {
 		args = append(args, "--python", s.python)
 	}
-	if gpus == 0 && o.Engine == "transformers" { // transformers has CUDA graphs on GPUs alone.
+	if gpus == 0 && o.Engine == experiment.Transformers { // transformers has CUDA graphs on GPUs alone.
 		args = append(args, "--device", "cpu", "--graph=false")
 	}
 	return args, nil

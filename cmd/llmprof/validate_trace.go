@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/tracefile"
@@ -97,7 +98,7 @@ func (a *app) traceQuestion(v *comparison, l *tracefile.Timeline) (*traced.Quest
 		note.Prompt = v.live.prompts[0]
 	}
 	q := &traced.Question{Config: validate.Config{
-		Model: note.Model, Engine: "vllm", TP: t.tp, Batch: note.Batch, Prompt: note.Prompt, Gen: 2,
+		Model: note.Model, Engine: engine.Names()[0], TP: t.tp, Batch: note.Batch, Prompt: note.Prompt, Gen: 2,
 		Weights: cmp.Or(t.weights, note.Weights, "bf16"), KV: t.kv,
 	}, Context: cmp.Or(t.context, note.Context)}
 	if len(v.models) > 0 {

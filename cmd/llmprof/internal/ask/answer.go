@@ -174,11 +174,7 @@ func (ans *Answer) engine() (analytic.Engine, error) {
 	if err := engine.Runs(runs, ans.Model, ans.GPU, &ans.Scheme); err != nil {
 		return nil, err
 	}
-	for _, note := range []string{engine.Apart(runs, ans.Model, &ans.Parallel), engine.Gathers(runs, ans.Model, &ans.Parallel)} {
-		if note != "" {
-			ans.Warnings = append(ans.Warnings, note)
-		}
-	}
+	ans.Warnings = append(ans.Warnings, engine.Notes(runs, ans.Model, &ans.Parallel)...)
 	return runs, engine.Splits(runs, ans.Model, &ans.Scheme, &ans.Parallel)
 }
 

@@ -83,7 +83,7 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 
 // EngineFlags are about the engine, and what it and the GPUs reach.
 func (q *Question) EngineFlags(f *pflag.FlagSet) {
-	f.StringVar(&q.Engine, "engine", "", "`engine` or vllm@0.19.0 (default: vllm if it can)")
+	f.StringVar(&q.Engine, "engine", "", fmt.Sprintf("`engine` or %[1]s@0.19.0 (default: %[1]s if it can)", engine.Names()[0]))
 	Words(f, "engine", engine.Names()...)
 	CalibrationFlag(f, &q.Calibration)
 	f.Var(shareFlag(&q.Eff.compute), "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")

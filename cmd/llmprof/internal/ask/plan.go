@@ -63,7 +63,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.IntVar(&q.MaxGPUs, "max-gpus", 0, fmt.Sprintf("most `GPUs` (default %d)", plan.DefaultGPUs))
 	f.StringSliceVar(&o.gpus, "gpus", nil, "`GPUs` to try (default: all)")
 	f.StringSliceVar(&o.prices, "price", nil, "`dollars` an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)")
-	f.StringSliceVar(&o.engines, "engines", []string{"vllm"}, "`engines` to try")
+	f.StringSliceVar(&o.engines, "engines", engine.Names()[:1], "`engines` to try")
 	Words(f, "engines", engine.Names()...)
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")

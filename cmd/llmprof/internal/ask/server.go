@@ -108,8 +108,9 @@ func (s *Service) rules(runs string, g *hardware.GPU, budget int, given func(str
 	r, err := engine.SchedulerOf(cmp.Or(s.scheduler, runs), g)
 	if err != nil {
 		if s.scheduler == "" {
-			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine vllm, or one of %s with --scheduler", runs,
-				strings.Join(engine.SchedulerNames(), ", "))
+			names := engine.SchedulerNames()
+			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine %s, or one of %s with --scheduler", runs, names[0],
+				strings.Join(names, ", "))
 		}
 		return r, err
 	}

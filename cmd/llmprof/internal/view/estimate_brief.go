@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,7 +188,8 @@ func (e *Estimate) basis() string {
 	case e.Scheme.KV == e.Scheme.Weights:
 		formats = fmt.Sprintf("%s weights and KV cache", e.Scheme.Weights)
 	}
-	return fmt.Sprintf("%s; %s; constants: %s", e.engine(" engine"), formats, e.Machine.Cal.Name)
+	runs := cmp.Or(e.Machine.Engine.Profile().Unmeasured, e.engine(" engine"))
+	return fmt.Sprintf("%s; %s; constants: %s", runs, formats, e.Machine.Cal.Name)
 }
 
 // engine names the engine and, where nobody asked for it, why it was taken.
@@ -256,7 +258,7 @@ const mostNotes = 1
 func (e *Estimate) briefNotes() (notes []string) {
 	said := []string{"does not fit", "context of", "it fits with", "no split over", "no source gives the idle power"}
 	for _, w := range e.Warnings {
-		if !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
+		if w != e.Machine.Engine.Profile().Unmeasured && !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
 			notes = append(notes, w)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/measure/result"
@@ -252,7 +253,7 @@ func (e *Estimate) differences(r *result.Result) (why []string) {
 	check("generated length", r.Workload.GenLen, w.GenLen)
 	check("weights", storedFormat(r.Workload.Weights), e.Scheme.Weights.String())
 	check("TP", r.Parallelism.TP, max(p.TP, 1))
-	check("engine", resultEngine(r), pageEngine(e.Machine.Engine.Profile().Name))
+	check("engine", resultEngine(r), engine.WithMode(e.Machine.Engine.Profile().Name))
 	keys := []string{}
 	for _, g := range r.Machine.GPUs {
 		keys = append(keys, g.Key)
@@ -269,21 +270,12 @@ func (e *Estimate) differences(r *result.Result) (why []string) {
 
 // resultEngine is the engine that ran, with its mode where estimates distinguish modes.
 func resultEngine(r *result.Result) string {
-	if mode := r.Engine.Options["graph"]; r.Engine.Name == "transformers" && mode != "" {
-		return "transformers " + map[bool]string{true: "graph", false: "eager"}[mode == "true"]
+	mode := r.Engine.Options["graph"]
+	e, err := engine.ParseMode(r.Engine.Name, map[string]string{"true": "graph"}[mode])
+	if err != nil || mode == "" {
+		return r.Engine.Name
 	}
-	return r.Engine.Name
-}
-
-// pageEngine is the engine of an estimate by the name that resultEngine gives it.
-func pageEngine(name string) string {
-	switch name {
-	case "transformers":
-		return "transformers eager"
-	case "transformers-graph":
-		return "transformers graph"
-	}
-	return name
+	return engine.WithMode(e.Profile().Name)
 }
 
 // headlines sets another estimate's headline figures next to this one's.

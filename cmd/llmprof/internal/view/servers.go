@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots"
 	"llmprof/validate/served"
@@ -98,17 +99,19 @@ type serverGroup struct {
 }
 
 func (s *Servers) groups() []serverGroup {
-	groups := []serverGroup{{name: "median, this project's vLLM"}, {name: "median, this project's SGLang"},
-		{name: "median, this project's others"}, {name: "median, logs of others"}}
+	names := engine.Names()
+	groups := make([]serverGroup, len(names), len(names)+2)
+	for i, name := range names {
+		groups[i].name = "median, this project's " + engine.Title(name)
+	}
+	groups = append(groups, serverGroup{name: "median, this project's others"}, serverGroup{name: "median, logs of others"})
 	for _, x := range s.All {
-		i := 2
+		i := slices.Index(names, x.Run.Engine)
 		switch l := x.Run.Licence; {
 		case l != "" && l != served.Own:
-			i = 3
-		case x.Run.Engine == "vllm":
-			i = 0
-		case x.Run.Engine == "sglang":
-			i = 1
+			i = len(names) + 1
+		case i < 0:
+			i = len(names)
 		}
 		groups[i].all = append(groups[i].all, x)
 	}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"math"
+
+	"llmprof/analytic"
+	"llmprof/analytic/operator"
+	"llmprof/roofline"
+)
+
+// captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
+// is none.
+type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
+
+// roundUp is the least multiple of step that is no less than n.
+func roundUp(n, step float64) float64 { return step * math.Ceil(n/step) }
+
+// lowerServed makes the kernels of a part of a step of a server whose decode steps are CUDA graphs, captured for a list of batch sizes,
+// and marks those that CUDA graphs launch.
+func lowerServed(e *Engine, l *analytic.Lowering) {
+	lowerEach(e, l)
+	decode, graphs := l.Step.Decode(), e.prompts
+	if decode {
+		graphs = e.decodes
+	}
+	rows, ok := 0.0, false
+	if graphs != nil {
+		rows, ok = graphs(l, l.Step.Tokens())
+	}
+	if ok {
+		capture(l, decode)
+		padAll(l, rows)
+	} else {
+		oneByOne(l, e.prompts != nil)
+	}
+	if e.layout != nil {
+		e.layout(l)
+	}
+	exchanges(l)
+	setTiles(e, l)
+	if ok && decode && l.Step.Tokens() <= e.overlaps && groupedKernel(l) != nil {
+		overlapShared(l)
+	}
+}
+
+// overlapShared marks the kernels of shared experts, which run in a stream beside those that the router chose within the CUDA graph of a
+// decode step: maybe_execute_in_parallel of TensorRT-LLM, forward_normal_dual_stream of SGLang, MULTI_STREAM_OVERLAPPED of vLLM.
+func overlapShared(l *analytic.Lowering) {
+	for i := range l.Kernels {
+		l.Kernels[i].Overlapped = l.Ops[l.Kernels[i].Main].Shared
+	}
+}
+
+// capture marks the kernels that CUDA graphs launch: all of a decode step, and what lies between the attention of two layers of a prompt.
+func capture(l *analytic.Lowering, decode bool) {
+	called := false // Python dispatches prefill and decode attention in one call
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		switch t := l.Ops[k.Main].Type; {
+		case decode || padded(l, k.Main):
+			k.Graphed = true
+		case t.Kind() == operator.Attention && !called:
+			k.Pieces, k.Dispatches, called = 1, 1, true
+		}
+	}
+}
+
+// oneByOne adds what the host does for kernels that no CUDA graph launches: it calls attention and, if the model is compiled in pieces,
+// the piece after it. All-reduces over peer memory take one more launch.
+func oneByOne(l *analytic.Lowering, compiled bool) {
+	called := false
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		switch t := l.Ops[k.Main].Type; {
+		case t.Kind() == operator.Attention && !called:
+			if k.Dispatches, called = 1, true; compiled {
+				k.Dispatches = 2
+			}
+		case t == operator.Reduce && k.Class == roofline.OneShotAllReduce:
+			k.Launches++ // its input is copied to memory that the other ranks read (experiments/vllm-host/h100)
+		case t == operator.Reduce && k.Class == roofline.AllReduce:
+			k.Helpers++ // The enqueueing of a call of NCCL takes the host no less than that copy; no trace has it alone.
+		}
+	}
+}
+
+// padded reports whether operator i of a part also computes the padding rows of a CUDA graph. Attention
+// skips them, and the LM head and the all-gather of its scores run outside of the graph.
+func padded(l *analytic.Lowering, i int) bool {
+	switch t := l.Ops[i].Type; t {
+	case operator.CacheWrite, operator.Head, operator.Sampling:
+		return false
+	case operator.Gather:
+		return l.Part != operator.PartLast
+	default:
+		return t.Kind() != operator.Attention
+	}
+}
+
+// padAll lets the kernels of a CUDA graph run on all of its rows.
+func padAll(l *analytic.Lowering, rows float64) {
+	tokens := l.Step.Tokens()
+	if rows == tokens {
+		return
+	}
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		t := l.Ops[k.Main].Type
+		if !padded(l, k.Main) || t == operator.Expand && !l.Step.Decode() {
+			continue // Most rows of an expansion are cached tokens, of which none is padding.
+		}
+		if pad(k, l.Step, rows, tokens); t == operator.Embedding { // it reads the rows of its tokens
+			k.Work.Weights = k.Work.Weights.Times(rows / tokens)
+		}
+	}
+}
+
+// pad gives a kernel the rows of a CUDA graph in place of the step's tokens. Padding rows are routed to experts too. Rows are
+// multiplied before they are divided, which leaves them whole: tiles are counted of them.
+func pad(k *analytic.Kernel, step *operator.Step, rows, tokens float64) {
+	more := rows / tokens
+	w, s := &k.Work, &k.Shape
+	s.M = s.M * rows / tokens
+	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)
+	w.Wire, w.NodeWire = w.Wire.Times(more), w.NodeWire.Times(more)
+	if s.Hit > 0 {
+		s.Tokens = s.Tokens * rows / tokens
+		hit, pairs := step.Chosen(s, s.Tokens)
+		w.Weights = w.Weights.Times(hit / s.Hit)
+		w.FLOPs = w.FLOPs.Times(pairs / s.Pairs / more)
+		s.Hit, s.Pairs = hit, pairs
+	}
+	k.Permuted, k.Unpermuted = k.Permuted.Times(more), k.Unpermuted.Times(more)
+}
