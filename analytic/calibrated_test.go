@@ -46,7 +46,7 @@ func TestCalibratedInterval(t *testing.T) {
 	}
 	one := *c
 	one.Machine = m
-	certain := predict(t, &one).Decode.KernelError // what is left without the constants' uncertainty: the scatter of shapes
+	certain := predict(t, &one).Decode.KernelHigh // what is left without the constants' uncertainty: the scatter of shapes
 	if certain < 0.01 || certain > 0.08 {
 		t.Errorf("no constant is uncertain, but the interval is ±%v", certain)
 	}
@@ -65,8 +65,8 @@ func TestCalibratedInterval(t *testing.T) {
 		k[roofline.SkinnyGEMMFixed] = k[roofline.GEMMFixed]
 	}))
 	want := math.Hypot(certain, float64(fixed.TPOT.Expected/base.TPOT.Expected)-1)
-	if math.Abs(base.Decode.KernelError-want) > 1e-5 || want < certain*1.05 {
-		t.Errorf("decode: ±%v, want ±%v", base.Decode.KernelError, want)
+	if math.Abs(base.Decode.KernelHigh-want) > 1e-5 || want < certain*1.05 {
+		t.Errorf("decode: ±%v, want ±%v", base.Decode.KernelHigh, want)
 	}
 	if got := float64(base.TPOT.High / base.TPOT.Expected); math.Abs(got-1-want) > 1e-5 {
 		t.Errorf("the interval of TPOT ends at %v", got)
@@ -84,7 +84,7 @@ func TestCalibratedOtherEngine(t *testing.T) {
 	of := func(m *analytic.Machine) float64 {
 		one := *c
 		one.Machine = m
-		return predict(t, &one).Decode.KernelError
+		return predict(t, &one).Decode.KernelHigh
 	}
 	d := casetest.Machine(t, "h200", "vllm").Cal
 	if own, err := analytic.Calibrated(g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil ||
@@ -155,7 +155,7 @@ func TestHostIsOffByItself(t *testing.T) {
 	k := &c.Machine.Cal.Constants
 	shown := k[roofline.HostStep] + 8*k[roofline.HostSequence]
 	e, p := predict(t, c), c.Machine.Engine.Profile()
-	off, kernels, all := p.HostError, math.Hypot(e.Decode.KernelError, p.ReleaseError), float64(e.TPOT.Expected)
+	off, kernels, all := p.HostError, math.Hypot(e.Decode.KernelHigh, p.ReleaseError), float64(e.TPOT.Expected)
 	near(t, "high", float64(e.TPOT.High), all*(1+math.Hypot(kernels, shown*off/all)), 1e-9)
 	near(t, "low", float64(e.TPOT.Low), all*(1-math.Hypot(kernels, shown*off/(1+off)/all)), 1e-9)
 }
@@ -179,7 +179,7 @@ func TestCalibratedHost(t *testing.T) {
 	other := *c
 	other.Machine = m
 	e := predict(t, &other)
-	near(t, "half-width of TPOT", float64(e.TPOT.High/e.TPOT.Expected)-1, e.Decode.KernelError, 1e-9)
+	near(t, "half-width of TPOT", float64(e.TPOT.High/e.TPOT.Expected)-1, e.Decode.KernelHigh, 1e-9)
 	if k, err = constantsOf(t, g, "transformers", measured(t, g, "transformers")); err != nil || *k != *d {
 		t.Errorf("a file without a host: %v, want %v (%v)", k, d, err)
 	}

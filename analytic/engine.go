@@ -30,6 +30,7 @@ type Profile struct {
 	Constants func(c *roofline.Constants) // sets the constants of the engine that no calibration has; nil without any
 	// Sets the constants of its kernels on a GPU that no calibration has; nil if none are known.
 	Operators func(g *hardware.GPU, c *hardware.Calibration)
+	Tabled    bool // Operators are from tables of the engine's kernels, which say what of them was measured
 	Pipelined bool // a server has as many batches in its pipeline as there are stages
 	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
 	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.

@@ -52,8 +52,8 @@ type Phase struct {
 	Compulsory unit.Bytes                       `json:"-"`             // part of the traffic that is weights, KV cache and state
 	Wire       unit.Bytes                       `json:"wire_bytes"`    // bytes that one rank of each stage sends
 	Depends    Dependence                       `json:"-"`
-	// Half-width of the 90 % interval that constants and laws of the kernels leave, as a share of Expected; the host widens it.
-	KernelError float64 `json:"-"`
+	// Distances of both ends of the 90 % interval that constants and laws of the kernels leave, as shares of Expected; the host widens it.
+	KernelLow, KernelHigh float64 `json:"-"`
 }
 
 // A Dependence is the derivative of a phase's time by the logarithm of what a resource takes for its work: a resource that is a percent
@@ -200,13 +200,15 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	par := p.Par
 	e.GPUs, e.Tokens = par.GPUs(), w.GenLen-1
 	e.Prefill = phase(prefill, 1)
-	e.Prefill.KernelError = p.within(prefill, p.machine.Cal.PrefillError)
-	e.TTFT = p.span(prefill.least, prefill.Expected, p.hostError(prefill, e.Prefill.KernelError))
+	off := p.within(prefill, p.machine.Cal.PrefillError)
+	e.Prefill.KernelLow, e.Prefill.KernelHigh = off.low, off.high
+	e.TTFT = p.span(prefill.least, prefill.Expected, p.hostError(prefill, off))
 	e.TTLT = e.TTFT
 	if w.GenLen > 1 {
 		e.Decode = phase(decode, 1/float64(w.GenLen-1))
-		e.Decode.KernelError = p.within(decode, p.machine.Cal.DecodeError)
-		off := p.hostError(decode, e.Decode.KernelError)
+		off := p.within(decode, p.machine.Cal.DecodeError)
+		e.Decode.KernelLow, e.Decode.KernelHigh = off.low, off.high
+		off = p.hostError(decode, off)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.Expected, off)
 		e.TTLT.Floor += all.Floor

@@ -60,7 +60,7 @@ func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
 func (p *Predictor) Unfitted(s *operator.Step) float64 {
 	var t total
 	p.step(&t, s, estimate)
-	return t.share(t.unfitted)
+	return t.share(t.unmeasured.low) / p.machine.Cal.Board
 }
 
 // Scatter is the half-width of the times of a step's kernels that the residuals of their laws give.
@@ -85,4 +85,10 @@ func (p *Predictor) Spreads(w *Workload) (prefill, decode float64) {
 		return 0, 0
 	}
 	return p.machine.basis.spread(&first), p.machine.basis.spread(&rest)
+}
+
+// UnmeasuredFormat is how far kernels of a class may be off whose number format was not measured.
+func UnmeasuredFormat(c roofline.Class) (low, high float64) {
+	e := unmeasuredFormat[kindOf(c)]
+	return e.low, e.high
 }

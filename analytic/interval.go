@@ -80,42 +80,11 @@ func (b *basis) spread(t *total) (off float64) {
 	return off
 }
 
-// within is the half-width of the interval of a phase, as a share of its expected time, without errors of the engine and of its host.
-// An engine's calibration on this kind of GPU knows no
-// other error than that of its constants and the scatter of shapes. Without one, the error of the board is added in quadrature, for as
-// much of the time as
-// kernels take whose constants were not read off the board, and for all of it where a file is of the kernels of another engine. Where no
-// operators of the board were timed either, the half-width is at least the error that its generation of GPUs has.
-func (p *Predictor) within(t *total, generation float64) float64 {
-	b, board := &p.machine.basis, p.machine.Cal.Board
-	if p.Scheme.Act == unit.FP32 {
-		board = 0 // no operator table has products in FP32
-	}
-	off := math.Hypot(b.spread(t), t.share(t.scatter))
-	switch {
-	case b.fitted && b.serves:
-		return off
-	case board > 0 && b.foreign:
-		return math.Hypot(off, board)
-	case board > 0:
-		return math.Hypot(off, board*t.share(t.unfitted))
-	}
-	return max(off, generation)
-}
-
-// quantizedExperts is the relative error of grouped GEMMs of quantized experts that are priced
-// with the constants of experts in 16 bits: the 90th percentile over the experts in 8 and 4 bits of all
-// engines and GPUs in aiconfigurator-core 0.12.0 (experiments/operators/releases.py).
-const quantizedExperts = 0.71
-
 // halfWidth is the half-width of the interval of a kernel's time in seconds, which is the residual that
 // its law has on shapes that the fit did not see. The residual of GEMMs in 16 bits comes from
 // GEMMs of 20 µs and more; their fixed time has a separate residual. That of decode attention may be off besides.
 func (m *Machine) halfWidth(k *Kernel, c *roofline.Cost) float64 {
 	by := c.Leads
-	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
-		return float64(c.Time) * quantizedExperts
-	}
 	for by != roofline.None && m.Cal.Residuals[by] == 0 {
 		by = by.Info().Base
 	}
@@ -176,19 +145,16 @@ func (w *walk) ofText(k *Kernel, c *roofline.Cost) unit.Seconds {
 	return max(c.Time-w.textCost.Time, 0)
 }
 
-// An ends is the distances of both ends of an interval from the expected time, as shares of that time.
-type ends struct{ low, high float64 }
-
-// hostError widens the kernels' relative error off by the
+// hostError widens the error off of the kernels by the
 // scatter of the host's time between machines and runs. Kernels and host run side by side, so a phase takes at
 // each end as long as the slower of the two there. One regime goes over into the other without a step.
-func (p *Predictor) hostError(t *total, off float64) ends {
+func (p *Predictor) hostError(t *total, off ends) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	// Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
-	fast := math.Hypot(off, t.share(t.uneven))
+	fast := math.Hypot(off.low, t.share(t.uneven))
 	x := e.HostError
 	if p.machine.basis.host || x == 0 { // a calibration timed this host: its error is within off
-		return ends{fast, off}
+		return ends{fast, off.high}
 	}
 	slow := x
 	if p.Par.TP > 1 {
@@ -200,7 +166,7 @@ func (p *Predictor) hostError(t *total, off float64) ends {
 	byKernels, byHost := min(kernels+rest, all), min(host+rest, all)
 	// The host may be 1+x times faster, as it may be 1+x times slower.
 	least := max(byKernels-math.Hypot(fast*byKernels, exposed*x/(1+x)), byHost/(1+x))
-	more := math.Hypot(max(byKernels*(1+off)-all, 0), max(byHost+(byHost-exposed)*slow-all, 0)+exposed*slow)
+	more := math.Hypot(max(byKernels*(1+off.high)-all, 0), max(byHost+(byHost-exposed)*slow-all, 0)+exposed*slow)
 	return ends{low: max(1-least/all, 0), high: more / all}
 }
 

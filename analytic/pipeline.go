@@ -60,7 +60,8 @@ func (t *total) eachAlone(m float64, prefill bool) {
 	}
 	if t.kernels > 0 {
 		by := all(float64(t.kernels), float64(longest.kernels)) / float64(t.kernels)
-		t.kernels, t.scatter, t.unfitted, t.uneven = t.kernels.Times(by), t.scatter.Times(by), t.unfitted.Times(by), t.uneven.Times(by)
+		t.kernels, t.scatter, t.uneven = t.kernels.Times(by), t.scatter.Times(by), t.uneven.Times(by)
+		t.unmeasured.low, t.unmeasured.high = t.unmeasured.low.Times(by), t.unmeasured.high.Times(by)
 	}
 	t.host, t.launches = unit.Seconds(all(float64(t.host), float64(longest.host))), all(t.launches, longest.launches)
 }

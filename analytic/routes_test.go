@@ -73,7 +73,7 @@ func TestLowerHalfOfTheInterval(t *testing.T) {
 		what  string
 		span  analytic.Span
 		error float64
-	}{{"TTFT", e.TTFT, e.Prefill.KernelError}, {"TPOT", e.TPOT, e.Decode.KernelError}} {
+	}{{"TTFT", e.TTFT, e.Prefill.KernelHigh}, {"TPOT", e.TPOT, e.Decode.KernelHigh}} {
 		near(t, x.what+": low", x.span.Low, x.span.Expected.Times(1-x.error), 1e-12)
 		near(t, x.what+": high", x.span.High, x.span.Expected.Times(1+x.error), 1e-12)
 	}

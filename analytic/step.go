@@ -146,12 +146,11 @@ func (w *walk) kernel(k *Kernel, c *roofline.Cost) (t timing) {
 	if w.detail < estimate {
 		return t
 	}
-	off := m.halfWidth(k, c)
-	t.variance = off * (off + 2*w.sharedError(&k.Kernel, off))
+	scatter := m.halfWidth(k, c)
+	t.variance = scatter * (scatter + 2*w.sharedError(&k.Kernel, scatter))
 	t.uneven = w.less(k, c)
-	if !m.Cal.Fitted[c.Leads] {
-		t.unfitted = c.Time
-	}
+	off := m.unmeasured(c)
+	t.unmeasured.low, t.unmeasured.high = c.Time.Times(off.low), c.Time.Times(off.high)
 	return t
 }
 

@@ -30,7 +30,8 @@ type timing struct {
 	kernels  unit.Seconds // expected time of the kernels, one after the other
 	variance float64      // sum of the squares of the half-widths of a step's kernels
 	scatter  unit.Seconds // half-width of the time of the kernels that their shapes give; a kernel is off by as much in every step
-	unfitted unit.Seconds // time of the kernels whose leading constant was not read off the board
+	// By how much faster and slower the kernels may be because they were not measured: errors of one constant, which add up.
+	unmeasured struct{ low, high unit.Seconds }
 	// Time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others.
 	uneven unit.Seconds
 
@@ -69,7 +70,8 @@ func (t *timing) add(u *timing, n float64) {
 	t.kernels += u.kernels.Times(n)
 	t.variance += u.variance * n * n
 	t.scatter += u.scatter.Times(n)
-	t.unfitted += u.unfitted.Times(n)
+	t.unmeasured.low += u.unmeasured.low.Times(n)
+	t.unmeasured.high += u.unmeasured.high.Times(n)
 	t.uneven += u.uneven.Times(n)
 	t.Add(&u.Load, n)
 	for i := range t.bound {

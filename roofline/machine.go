@@ -47,6 +47,9 @@ func (m *Machine) resolve(k Constant) {
 // Constant is the value of a constant, or of the constant that stands in for it.
 func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective[k]] }
 
+// Own reports whether a constant has a value, and no other stands in for it.
+func (m *Machine) Own(k Constant) bool { return m.effective[k] == k }
+
 // terms lists the terms of a kernel on the machine.
 func (m *Machine) terms(t *Terms, k *Kernel) {
 	law := &laws[k.Class]

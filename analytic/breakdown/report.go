@@ -42,6 +42,9 @@ func Explain(c *analytic.Case) (r Report, err error) {
 		r.Context = first.Past + float64(r.Tokens-1)/2 + 1
 	}
 	r.Warnings = warnings(c, &r.Estimate, r.Computes())
+	for _, why := range p.Unmeasured() {
+		r.Warnings = append(r.Warnings, why+": the interval is as wide as such cases have shown")
+	}
 	return r, nil
 }
 

@@ -18,7 +18,7 @@ func TestRequestErrorShows(t *testing.T) {
 		got := predict(t, c)
 		request := float64(c.Machine.Cal.Constants[roofline.HostRequest] + c.Machine.Cal.Constants[roofline.HostAsync])
 		near(t, name+": half-width of TTFT", float64(got.TTFT.High/got.TTFT.Expected)-1,
-			math.Hypot(got.Prefill.KernelError, e.HostError*request/float64(got.TTFT.Expected)), 1e-9)
+			math.Hypot(got.Prefill.KernelHigh, e.HostError*request/float64(got.TTFT.Expected)), 1e-9)
 	}
 }
 

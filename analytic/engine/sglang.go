@@ -22,7 +22,7 @@ var sglang = Engine{
 		Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small models on an " +
 			"H200; " +
 			"the share of the memory that its server computes",
-		Constants: sglangConstants, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
+		Constants: sglangConstants, Tabled: true, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
 		Budget: sglangScheduler.pass, Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
 		RanksError: sglangRanksError,
 		Support: analytic.Support{

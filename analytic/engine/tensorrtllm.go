@@ -21,7 +21,7 @@ var tensorRT = Engine{
 		Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with " +
 			"TensorRT-LLM; " +
 			"the memory of vllm",
-		Constants: vllmConstants.set, Operators: tabled("tensorrt-llm"),
+		Constants: vllmConstants.set, Tabled: true, Operators: tabled("tensorrt-llm"),
 		Padding: func(g *hardware.GPU) operator.Grain { return tensorRTGrain(g, roofline.MXFP4) }, Reserve: 1.1e9,
 		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
 	},

@@ -1,0 +1,143 @@
+package analytic
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// ends are the distances of both ends of a 90 % interval from an expected time, as shares of that time.
+type ends struct{ low, high float64 }
+
+// add adds independent errors in quadrature.
+func (e ends) add(other ends) ends {
+	return ends{math.Hypot(e.low, other.low), math.Hypot(e.high, other.high)}
+}
+
+// What was not measured is wider by what such cases have shown. There are three degrees of it.
+
+// unmeasuredFormat is how far kernels are off whose engine has no table of their number format on the GPU's generation, so that the constants
+// of kernels in 16 bits price them, or those of a related class. The figures are the 5th and the 95th percentile of the errors that
+// each section of analytic/engine/operators.csv has where it is left out (TestLeftOutTables): 1,218 GEMMs, 444
+// attentions and 2,324 grouped GEMMs of vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3 on nine GPUs.
+var unmeasuredFormat = map[kernelKind]ends{gemms: {0.11, 0.54}, attentions: {0.23, 0.40}, experts: {0.11, 1.7}}
+
+// unmeasuredMixer is how far a phase is off on an engine none of whose kernels for a model's token mixers were measured: recurrences
+// (gated delta nets, state-space models) and sparse attention with its indexer. Of MiniMax-M3, GLM-5, Qwen3.5 and Qwen3.6 by vLLM
+// 0.26 and 0.33 and by SGLang 0.5.23 on H200 and B200, steps took from 0.48 to 1.5, and prompts from 0.9 to 1.9 times as long as predicted.
+var unmeasuredMixer = ends{0.52, 0.9}
+
+// unmeasuredVendor is how far a phase is off on a GPU of a vendor on whose GPUs no kernel of the engine was measured. Of MiniMax-M2.7 and
+// Kimi-K2.6 by SGLang on MI300X and MI350X, TPOT was 1.8 to 2.8 times as long as predicted in FP8, and 4.8 and 12 times in INT4.
+var unmeasuredVendor = ends{0.5, 4}
+
+// A kernelKind is the kinds of kernels whose errors are alike.
+type kernelKind uint8
+
+const (
+	others kernelKind = iota
+	gemms
+	attentions
+	experts
+)
+
+// kindOf is the kind of a class.
+func kindOf(c roofline.Class) kernelKind {
+	switch c {
+	case roofline.GEMM, roofline.SkinnyGEMM, roofline.WGMMAGEMM, roofline.VectorGEMM:
+		return gemms
+	case roofline.AttentionPrefill, roofline.AttentionDecode, roofline.AttentionMMA, roofline.LatentPrefill, roofline.LatentDecode:
+		return attentions
+	case roofline.GroupedGEMM, roofline.MoEDecode, roofline.MoEPrefill:
+		return experts
+	}
+	return others
+}
+
+// unmeasured is how far a kernel may be off because its constants were read off another board, or off kernels of another format.
+func (m *Machine) unmeasured(c *roofline.Cost) ends {
+	switch board := m.Cal.Board; {
+	case m.Cal.Fitted[c.Leads]:
+		return ends{}
+	case m.tables() && !m.prices.Own(c.Leads):
+		return unmeasuredFormat[kindOf(c.Class)].add(ends{board, board})
+	default:
+		return ends{board, board}
+	}
+}
+
+// tables reports whether constants of the engine's kernels follow from tables of their times, and not from a calibration of them.
+func (m *Machine) tables() bool { return m.Engine.Profile().Tabled && !m.basis.serves }
+
+// A doubt is an error of a whole phase, and why there is one.
+type doubt struct {
+	ends
+	why string
+}
+
+// doubts are the errors of the phases of a case that nothing measured speaks for.
+func (p *Predictor) doubts() (all []doubt) {
+	m, e := p.machine, p.machine.Engine.Profile()
+	if !m.tables() {
+		return nil
+	}
+	if vendor := m.GPU.Vendor; vendor != "nvidia" {
+		all = append(all, doubt{unmeasuredVendor, fmt.Sprintf("no kernel of %s was measured on a GPU of %s", e.Engine(), vendor)})
+	}
+	var mixers []string
+	for _, b := range p.Model.Blocks() {
+		name := ""
+		switch {
+		case b.Scan != nil:
+			name = "recurrences"
+		case b.Attention != nil && b.Attention.Indexer != nil:
+			name = "sparse attention"
+		}
+		if name != "" && !slices.Contains(mixers, name) {
+			mixers = append(mixers, name)
+			all = append(all, doubt{unmeasuredMixer, fmt.Sprintf("no kernel of %s for %s was measured", e.Engine(), name)})
+		}
+	}
+	return all
+}
+
+// Unmeasured says of what nothing was measured that the estimates of a case rest on.
+func (p *Predictor) Unmeasured() (why []string) {
+	for _, d := range p.doubts() {
+		why = append(why, d.why)
+	}
+	return why
+}
+
+// within is how far a phase may be off, without errors of its host. An engine's calibration on this kind of GPU knows no
+// other error than that of its constants and the scatter of shapes. Without one, what was not measured is added in quadrature:
+// for each kernel by what its constants were read off, where a file is of the kernels of another engine by the error of the board for all
+// of them, and for the whole phase by its doubts. Where no operators of the board were timed either, the half-width is at least the
+// error that its generation of GPUs has.
+func (p *Predictor) within(t *total, generation float64) ends {
+	b, board := &p.machine.basis, p.machine.Cal.Board
+	if p.Scheme.Act == unit.FP32 {
+		board = 0 // no operator table has products in FP32
+	}
+	off := math.Hypot(b.spread(t), t.share(t.scatter))
+	both := ends{off, off}
+	if b.fitted && b.serves {
+		return both
+	}
+	switch unmeasured := (ends{t.share(t.unmeasured.low), t.share(t.unmeasured.high)}); {
+	case board > 0 && b.foreign:
+		both = both.add(ends{board, board})
+	case board > 0:
+		both = both.add(unmeasured)
+	default:
+		both = both.add(unmeasured)
+		both = ends{max(both.low, generation), max(both.high, generation)}
+	}
+	for _, d := range p.doubts() {
+		both = both.add(d.ends)
+	}
+	return both
+}
