@@ -116,7 +116,8 @@ func kernelsOf(section string) (all []roofline.Kernel) {
 		bits = 2
 	}
 	format := map[roofline.Scheme]unit.Format{
-		roofline.Unquantized: unit.BF16, roofline.FP8: unit.FP8, roofline.FP8Block: unit.FP8, roofline.NVFP4: unit.NVFP4, roofline.MXFP4: unit.MXFP4,
+		roofline.Unquantized: unit.BF16, roofline.FP8: unit.FP8, roofline.FP8Block: unit.FP8, roofline.NVFP4: unit.NVFP4,
+		roofline.MXFP4: unit.MXFP4,
 	}[scheme]
 	if format == unit.NoFormat {
 		format = unit.BF16

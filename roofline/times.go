@@ -32,9 +32,6 @@ func (t *Times) both(exposed float64) unit.Seconds {
 	return unit.Seconds(math.Sqrt(greater*greater + exposed*lesser*lesser + chain*chain))
 }
 
-// least is the time of a kernel whose work all hides behind the longest.
-func (t *Times) least() unit.Seconds { return t[Fixed] + t[Serial] + t.longest() }
-
 // overlapped is the time of a kernel whose arithmetic and memory traffic hide each other but for exposed.
 func (t *Times) overlapped(exposed float64) unit.Seconds {
 	return t[Fixed] + t[Serial] + unit.Larger(t.both(exposed), t[Network])

@@ -22,7 +22,8 @@ var vllm = Engine{
 			"kernels of llama3.1-8b's traces " +
 			"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that " +
 			"it had left says",
-		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: vllmScheduler.pass, Utilization: taking(0.92),
+		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"),
+		Reserve: 1.1e9, Budget: vllmScheduler.pass, Utilization: taking(0.92),
 		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
 	},
 	title: "vLLM",
