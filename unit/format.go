@@ -2,6 +2,7 @@ package unit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,15 +13,15 @@ type Format uint8
 // The number formats. The zero Format means "not given".
 const (
 	NoFormat Format = iota
-	FP32
-	TF32 // 32 bits in memory, 19 in the tensor core
-	FP16
-	BF16
-	FP8 // E4M3 or E5M2: the same size and speed
-	INT8
-	INT4
-	NVFP4 // FP4 with an FP8 scale a block of 16
-	MXFP4 // FP4 with an 8-bit power-of-two scale a block of 32
+	FP32            // IEEE 754 binary32
+	TF32            // 32 bits in memory, 19 in the tensor core (NVIDIA Ampere)
+	FP16            // IEEE 754 binary16
+	BF16            // bfloat16: the exponent of FP32, 8 bits of precision
+	FP8             // E4M3 or E5M2 (OCP 8-bit floating point): the same size and speed
+	INT8            // integers of 8 bits, with a scale of the scheme
+	INT4            // integers of 4 bits, with a scale of the scheme
+	NVFP4           // FP4 (E2M1) with an FP8 scale for each block of 16
+	MXFP4           // FP4 (E2M1) with an 8-bit power-of-two scale for each block of 32
 	NumFormats
 )
 
@@ -82,10 +83,8 @@ var formatAliases = map[string]Format{
 // ignoring case.
 func ParseFormat(s string) (Format, error) {
 	name := strings.ToLower(s)
-	for f := FP32; f < NumFormats; f++ {
-		if name == formatNames[f] {
-			return f, nil
-		}
+	if i := slices.Index(formatNames[1:], name); i >= 0 {
+		return FP32 + Format(i), nil
 	}
 	if f, ok := formatAliases[name]; ok {
 		return f, nil
@@ -97,11 +96,7 @@ func ParseFormat(s string) (Format, error) {
 func (f Format) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText reads the name of a format.
-func (f *Format) UnmarshalText(text []byte) error {
-	g, err := ParseFormat(string(text))
-	if err != nil {
-		return err
-	}
-	*f = g
-	return nil
+func (f *Format) UnmarshalText(text []byte) (err error) {
+	*f, err = ParseFormat(string(text))
+	return err
 }

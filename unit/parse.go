@@ -5,84 +5,57 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
-// The kinds are functions because a package-level table could be written to.
-
-func flops() kind {
-	return kind{noun: "a number of operations", example: "15.2 TFLOP", most: 18, whole: true,
+// The kinds of quantities: how each is printed and read.
+var (
+	flops = kind{noun: "a number of operations", example: "15.2 TFLOP", most: 18, whole: true,
 		symbols: []symbol{{"FLOP", 1}, {"FLOPs", 1}, {"OP", 1}, {"OPs", 1}}}
-}
-
-func flopsPerSec() kind {
-	return kind{noun: "a rate of operations", example: "989.4 TFLOP/s", most: 18,
+	flopsPerSec = kind{noun: "a rate of operations", example: "989.4 TFLOP/s", most: 18,
 		symbols: []symbol{{"FLOP/s", 1}, {"FLOPs/s", 1}, {"FLOPS", 1}, {"OP/s", 1}, {"OPs/s", 1}, {"OPS", 1}}}
-}
-
-func bytes() kind {
-	return kind{noun: "an amount of memory", example: "80 GB", most: 18, whole: true, binary: true,
-		symbols: []symbol{{"B", 1}}}
-}
-
-func bytesPerSec() kind {
-	return kind{noun: "a data rate", example: "3.35 TB/s or 400 Gb/s", most: 18, binary: true,
+	bytes       = kind{noun: "an amount of memory", example: "80 GB", most: 18, whole: true, binary: true, symbols: []symbol{{"B", 1}}}
+	bytesPerSec = kind{noun: "a data rate", example: "3.35 TB/s or 400 Gb/s", most: 18, binary: true,
 		symbols: []symbol{{"B/s", 1}, {"b/s", 1.0 / 8}, {"bit/s", 1.0 / 8}}}
-}
-
-func seconds() kind {
-	return kind{noun: "a time", example: "4.5 ms", least: -12, symbols: []symbol{{"s", 1}}}
-}
-
-func hertz() kind {
-	return kind{noun: "a frequency", example: "1.98 GHz", most: 12, symbols: []symbol{{"Hz", 1}}}
-}
-
-func watts() kind {
-	return kind{noun: "a power", example: "700 W", least: -6, most: 9, symbols: []symbol{{"W", 1}}}
-}
-
-func joules() kind {
-	return kind{noun: "an energy", example: "1.2 kJ", least: -12, most: 12,
-		symbols: []symbol{{"J", 1}, {"Wh", 3600}}}
-}
-
-func dollars() kind {
-	return kind{noun: "an amount of money", example: "2.49 $", symbols: []symbol{{"$", 1}, {"USD", 1}}}
-}
-
-func dollarsPerHour() kind {
-	return kind{noun: "a price per hour", example: "2.49 $/h", symbols: []symbol{{"$/h", 1}, {"USD/h", 1}}}
-}
+	seconds        = kind{noun: "a time", example: "4.5 ms", least: -12, symbols: []symbol{{"s", 1}}}
+	hertz          = kind{noun: "a frequency", example: "1.98 GHz", most: 12, symbols: []symbol{{"Hz", 1}}}
+	watts          = kind{noun: "a power", example: "700 W", least: -6, most: 9, symbols: []symbol{{"W", 1}}}
+	joules         = kind{noun: "an energy", example: "1.2 kJ", least: -12, most: 12, symbols: []symbol{{"J", 1}, {"Wh", 3600}}}
+	dollars        = kind{noun: "an amount of money", example: "2.49 $", symbols: []symbol{{"$", 1}, {"USD", 1}}}
+	dollarsPerHour = kind{noun: "a price per hour", example: "2.49 $/h", symbols: []symbol{{"$/h", 1}, {"USD/h", 1}}}
+)
 
 // UnmarshalText reads a quantity that a person wrote: a number with the unit,
 // with or without a prefix, or a bare number of the SI unit. A negative number
 // or another quantity's unit is an error.
-func (f *FLOPs) UnmarshalText(text []byte) error          { return read(f, flops(), text) }
-func (r *FLOPsPerSec) UnmarshalText(text []byte) error    { return read(r, flopsPerSec(), text) }
-func (b *Bytes) UnmarshalText(text []byte) error          { return read(b, bytes(), text) }
-func (r *BytesPerSec) UnmarshalText(text []byte) error    { return read(r, bytesPerSec(), text) }
-func (s *Seconds) UnmarshalText(text []byte) error        { return read(s, seconds(), text) }
-func (h *Hertz) UnmarshalText(text []byte) error          { return read(h, hertz(), text) }
-func (w *Watts) UnmarshalText(text []byte) error          { return read(w, watts(), text) }
-func (j *Joules) UnmarshalText(text []byte) error         { return read(j, joules(), text) }
-func (d *Dollars) UnmarshalText(text []byte) error        { return read(d, dollars(), text) }
-func (p *DollarsPerHour) UnmarshalText(text []byte) error { return read(p, dollarsPerHour(), text) }
+func (f *FLOPs) UnmarshalText(text []byte) error          { return read(f, flops, text) }
+func (r *FLOPsPerSec) UnmarshalText(text []byte) error    { return read(r, flopsPerSec, text) }
+func (b *Bytes) UnmarshalText(text []byte) error          { return read(b, bytes, text) }
+func (r *BytesPerSec) UnmarshalText(text []byte) error    { return read(r, bytesPerSec, text) }
+func (s *Seconds) UnmarshalText(text []byte) error        { return read(s, seconds, text) }
+func (h *Hertz) UnmarshalText(text []byte) error          { return read(h, hertz, text) }
+func (w *Watts) UnmarshalText(text []byte) error          { return read(w, watts, text) }
+func (j *Joules) UnmarshalText(text []byte) error         { return read(j, joules, text) }
+func (d *Dollars) UnmarshalText(text []byte) error        { return read(d, dollars, text) }
+func (p *DollarsPerHour) UnmarshalText(text []byte) error { return read(p, dollarsPerHour, text) }
 
 // UnmarshalJSON reads the number that encoding/json writes for a quantity, or a
 // string as UnmarshalText does. Without it a type with UnmarshalText could not
 // be read back from JSON.
-func (f *FLOPs) UnmarshalJSON(data []byte) error          { return readJSON(f, flops(), data) }
-func (r *FLOPsPerSec) UnmarshalJSON(data []byte) error    { return readJSON(r, flopsPerSec(), data) }
-func (b *Bytes) UnmarshalJSON(data []byte) error          { return readJSON(b, bytes(), data) }
-func (r *BytesPerSec) UnmarshalJSON(data []byte) error    { return readJSON(r, bytesPerSec(), data) }
-func (s *Seconds) UnmarshalJSON(data []byte) error        { return readJSON(s, seconds(), data) }
-func (h *Hertz) UnmarshalJSON(data []byte) error          { return readJSON(h, hertz(), data) }
-func (w *Watts) UnmarshalJSON(data []byte) error          { return readJSON(w, watts(), data) }
-func (j *Joules) UnmarshalJSON(data []byte) error         { return readJSON(j, joules(), data) }
-func (d *Dollars) UnmarshalJSON(data []byte) error        { return readJSON(d, dollars(), data) }
-func (p *DollarsPerHour) UnmarshalJSON(data []byte) error { return readJSON(p, dollarsPerHour(), data) }
+func (f *FLOPs) UnmarshalJSON(data []byte) error          { return readJSON(f, flops, data) }
+func (r *FLOPsPerSec) UnmarshalJSON(data []byte) error    { return readJSON(r, flopsPerSec, data) }
+func (b *Bytes) UnmarshalJSON(data []byte) error          { return readJSON(b, bytes, data) }
+func (r *BytesPerSec) UnmarshalJSON(data []byte) error    { return readJSON(r, bytesPerSec, data) }
+func (s *Seconds) UnmarshalJSON(data []byte) error        { return readJSON(s, seconds, data) }
+func (h *Hertz) UnmarshalJSON(data []byte) error          { return readJSON(h, hertz, data) }
+func (w *Watts) UnmarshalJSON(data []byte) error          { return readJSON(w, watts, data) }
+func (j *Joules) UnmarshalJSON(data []byte) error         { return readJSON(j, joules, data) }
+func (d *Dollars) UnmarshalJSON(data []byte) error        { return readJSON(d, dollars, data) }
+func (p *DollarsPerHour) UnmarshalJSON(data []byte) error { return readJSON(p, dollarsPerHour, data) }
 
 func read[Q ~float64](q *Q, k kind, text []byte) error {
 	v, err := k.parse(string(text))
@@ -112,8 +85,9 @@ func readJSON[Q ~float64](q *Q, k kind, data []byte) error {
 // parse reads a number, a space or none, and a unit or none.
 func (k kind) parse(s string) (float64, error) {
 	s = strings.TrimSpace(s)
-	number, unit := cutNumber(s)
-	v, err := strconv.ParseFloat(number, 64)
+	digits := number().FindString(s)
+	unit := strings.TrimSpace(s[len(digits):])
+	v, err := strconv.ParseFloat(digits, 64)
 	switch {
 	case strings.HasPrefix(s, "-"):
 		return 0, fmt.Errorf("%q is not %s: it is negative", s, k.noun)
@@ -144,60 +118,26 @@ func nearest(v float64) float64 {
 	return w
 }
 
-// cutNumber cuts s after its leading decimal number. Go's own reader would also
-// take "0x1p4", "1_000", "inf" and "nan", which no data sheet writes.
-func cutNumber(s string) (number, rest string) {
-	i := countDigits(s)
-	if i < len(s) && s[i] == '.' {
-		i += 1 + countDigits(s[i+1:])
-	}
-	if i < len(s) && (s[i] == 'e' || s[i] == 'E') {
-		j := i + 1
-		if j < len(s) && (s[j] == '+' || s[j] == '-') {
-			j++
-		}
-		// "2 EB" and "2EB" are exabytes; only digits make it an exponent.
-		if n := countDigits(s[j:]); n > 0 {
-			i = j + n
-		}
-	}
-	return s[:i], strings.TrimSpace(s[i:])
-}
+// number is a decimal number at the start of a text. Go's own reader would also take "0x1p4", "1_000", "inf"
+// and "nan", which no data sheet writes. "2 EB" and "2EB" are exabytes; only digits make an E an exponent.
+var number = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?`) })
 
-func countDigits(s string) int {
-	n := 0
-	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-		n++
-	}
-	return n
-}
-
-// scale is what one of the unit is worth in the SI one.
+// scale is what one of the unit is worth in the SI one. Decimal prefixes are within the range of the quantity, so
+// that "mB" is not a thousandth of a byte.
 func (k kind) scale(unit string) (float64, bool) {
 	for _, s := range k.symbols {
 		prefix, ok := strings.CutSuffix(unit, s.text)
 		if !ok {
 			continue
 		}
-		if exp, ok := k.exponent(prefix); ok {
+		if prefix == "u" || prefix == "μ" { // the letter mu, beside the micro sign
+			prefix = "µ"
+		}
+		if exp := 3*slices.Index(prefixes[:], prefix) - 12; k.least <= exp && exp <= k.most {
 			return math.Pow10(exp) * s.worth, true
 		}
 		if i := strings.Index("KiMiGiTiPiEi", prefix); k.binary && s.worth == 1 && len(prefix) == 2 && i >= 0 && i%2 == 0 {
 			return math.Exp2(float64(10 * (i/2 + 1))), true
-		}
-	}
-	return 0, false
-}
-
-// exponent reads a decimal prefix within the range of the quantity, so that
-// "mB" is not a thousandth of a byte.
-func (k kind) exponent(prefix string) (exp int, ok bool) {
-	if prefix == "u" || prefix == "μ" { // the letter mu, beside the micro sign
-		prefix = "µ"
-	}
-	for exp := k.least; exp <= k.most; exp += 3 {
-		if prefixOf(exp) == prefix {
-			return exp, true
 		}
 	}
 	return 0, false
@@ -208,12 +148,10 @@ const mostCount = math.MaxInt32
 
 // suffixes are what a number may end with: those of vLLM's flags, which take k for a
 // thousand and K for 1024.
-func suffixes() map[string]float64 {
-	return map[string]float64{
-		"": 1, "k": 1e3, "m": 1e6, "g": 1e9,
-		"K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
-		"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
-	}
+var suffixes = map[string]float64{
+	"": 1, "k": 1e3, "m": 1e6, "g": 1e9,
+	"K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
 }
 
 // ParseCount reads a whole number of up to 2^31 - 1, which may end with k or K or be written as 1e3.
@@ -233,7 +171,7 @@ func ParseCount(s string) (int, error) {
 // ParseNumber reads a decimal number without a unit, which may end with k or K or be written as 1e3.
 func ParseNumber(s string) (float64, error) {
 	digits := strings.TrimRight(s, "kmgKMGi")
-	factor, ok := suffixes()[s[len(digits):]]
+	factor, ok := suffixes[s[len(digits):]]
 	if !ok || strings.Trim(digits, "+-.0123456789eE") != "" { // neither inf nor a hexadecimal number
 		return 0, errNumber
 	}

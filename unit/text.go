@@ -29,16 +29,16 @@ const digits = 4
 
 // String is the quantity for people: four significant digits and a decimal
 // prefix, as "4.505 ms" or "3.350 TB/s". Programs get plain numbers from JSON.
-func (f FLOPs) String() string          { return flops().format(float64(f)) }
-func (r FLOPsPerSec) String() string    { return flopsPerSec().format(float64(r)) }
-func (b Bytes) String() string          { return bytes().format(float64(b)) }
-func (r BytesPerSec) String() string    { return bytesPerSec().format(float64(r)) }
-func (s Seconds) String() string        { return seconds().format(float64(s)) }
-func (h Hertz) String() string          { return hertz().format(float64(h)) }
-func (w Watts) String() string          { return watts().format(float64(w)) }
-func (j Joules) String() string         { return joules().format(float64(j)) }
-func (d Dollars) String() string        { return dollars().format(float64(d)) }
-func (p DollarsPerHour) String() string { return dollarsPerHour().format(float64(p)) }
+func (f FLOPs) String() string          { return flops.format(float64(f)) }
+func (r FLOPsPerSec) String() string    { return flopsPerSec.format(float64(r)) }
+func (b Bytes) String() string          { return bytes.format(float64(b)) }
+func (r BytesPerSec) String() string    { return bytesPerSec.format(float64(r)) }
+func (s Seconds) String() string        { return seconds.format(float64(s)) }
+func (h Hertz) String() string          { return hertz.format(float64(h)) }
+func (w Watts) String() string          { return watts.format(float64(w)) }
+func (j Joules) String() string         { return joules.format(float64(j)) }
+func (d Dollars) String() string        { return dollars.format(float64(d)) }
+func (p DollarsPerHour) String() string { return dollarsPerHour.format(float64(p)) }
 
 // Binary is b with a binary prefix, as "74.51 GiB".
 func (b Bytes) Binary() string {
@@ -135,29 +135,25 @@ func Significant(v float64, n int) string {
 	return sign + place(ds, exp)
 }
 
-// plain is a number that has no digits to round.
-func plain(v float64) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "Inf"
-	case v == 0: // covers -0
-		return "0"
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
+// plain is a number that has no digits to round. Adding 0 makes -0 a 0.
+func plain(v float64) string { return strings.TrimPrefix(strconv.FormatFloat(v+0, 'g', -1, 64), "+") }
 
-// prefixOf is the decimal prefix worth 10 to the exp, a multiple of 3 from -12 to 18.
-func prefixOf(exp int) string {
-	return [...]string{"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}[exp/3+4]
-}
+// prefixes are the decimal prefixes from 10 to the -12 to 10 to the 18.
+var prefixes = [...]string{"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}
+
+// prefixOf is the decimal prefix worth 10 to the exp, a multiple of 3.
+func prefixOf(exp int) string { return prefixes[exp/3+4] }
 
 // A Rounded is a quantity with an interval, in as many digits as the interval leaves
 // a meaning to: two where it is wider than ±10 %, else three. All are of one unit.
 type Rounded struct{ Value, Low, High, Unit string }
 
 // Around rounds a quantity with its interval.
-func Around[Q Seconds | Joules | Dollars | Bytes](v, low, high Q) Rounded {
-	k := kindOf(v)
+func Around[Q interface {
+	~float64
+	kind() kind
+}](v, low, high Q) Rounded {
+	k := v.kind()
 	n := 3
 	if float64(high-low) >= 0.2*math.Abs(float64(v)) && high > low {
 		n = 2
@@ -171,17 +167,10 @@ func Around[Q Seconds | Joules | Dollars | Bytes](v, low, high Q) Rounded {
 	return Rounded{scaled(v), scaled(low), scaled(high), prefixOf(group) + k.symbols[0].text}
 }
 
-func kindOf(q any) kind {
-	switch q.(type) {
-	case Seconds:
-		return seconds()
-	case Joules:
-		return joules()
-	case Bytes:
-		return bytes()
-	}
-	return dollars()
-}
+func (s Seconds) kind() kind { return seconds }
+func (j Joules) kind() kind  { return joules }
+func (d Dollars) kind() kind { return dollars }
+func (b Bytes) kind() kind   { return bytes }
 
 // String is the value with its unit.
 func (r Rounded) String() string { return r.Value + " " + r.Unit }

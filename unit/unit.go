@@ -2,8 +2,13 @@
 // it is stored in, always the SI one, so that a value never needs a comment to
 // say what it means and a sum of bytes and operations does not compile.
 //
-// Arithmetic within one unit is Go's own. A change of dimension is a method
-// here: FLOPs.Over(FLOPsPerSec) is Seconds.
+// Arithmetic within one unit is Go's own. A change of dimension is a method:
+//
+//	var rate unit.BytesPerSec
+//	err := rate.UnmarshalText([]byte("3.35 TB/s")) // as in files
+//	fmt.Println(unit.Bytes(16e9).Over(rate))       // 4.776 ms
+//
+// Numbers of flags, as "32k", are read by ParseNumber and ParseCount.
 package unit
 
 import (
@@ -14,16 +19,16 @@ import (
 // Quantities of work, data, time, power, energy and money.
 type (
 	FLOPs          float64 // floating-point (or integer) operations; a multiply-add is two
-	FLOPsPerSec    float64
-	OPsPerSec      float64 // FLOPsPerSec of integers, for people
-	Bytes          float64
-	BytesPerSec    float64 // one direction of a link
-	Seconds        float64
-	Hertz          float64
-	Watts          float64
-	Joules         float64
+	FLOPsPerSec    float64 // rate of operations
+	OPsPerSec      float64 // FLOPsPerSec of integers, which prints OP/s
+	Bytes          float64 // amount of data; GB is 10^9 bytes
+	BytesPerSec    float64 // data rate, of a link in one direction
+	Seconds        float64 // time
+	Hertz          float64 // frequency of a clock
+	Watts          float64 // power
+	Joules         float64 // energy
 	Dollars        float64 // US dollars
-	DollarsPerHour float64
+	DollarsPerHour float64 // price of renting, in US dollars
 )
 
 // Over is the time that the work takes at rate r. No work takes no time at any
@@ -60,7 +65,7 @@ func (p DollarsPerHour) For(t Seconds) Dollars { return Dollars(float64(p) * flo
 // Duration is s as package time counts.
 func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
-// Times is n of the quantity.
+// Times is the quantity, n times.
 func (f FLOPs) Times(n float64) FLOPs     { return FLOPs(float64(f) * n) }
 func (b Bytes) Times(n float64) Bytes     { return Bytes(float64(b) * n) }
 func (s Seconds) Times(n float64) Seconds { return Seconds(float64(s) * n) }
