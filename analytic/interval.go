@@ -38,7 +38,7 @@ func (m *Machine) rest(f *hardware.CalibrationFile) error {
 	b.fitted, b.serves = true, f.Serves(e.Engine()) && f.Tables == nil // tables of operators contain nothing of the host
 	b.foreign = f.Engine != "" && !f.Serves(e.Engine())
 	b.host = b.serves && f.Values[roofline.HostLaunch.String()].Value > 0
-	moved, err := f.Moved(m.GPU, e.Engine())
+	moved, err := f.Perturbed(m.GPU, e.Engine())
 	for i := range moved {
 		if k := roofline.ConstantOf(moved[i].Key); k != roofline.None {
 			m.Cal.Fitted[k] = true // what the file leaves at its default is moved by the board's error, which counts once

@@ -29,7 +29,7 @@ func movedByHand(t *testing.T, c *analytic.Case, f *hardware.CalibrationFile) (p
 	t.Helper()
 	g, e := c.Machine.GPU, c.Machine.Engine
 	base := predict(t, c)
-	moved, err := f.Moved(g, e.Profile().Name)
+	moved, err := f.Perturbed(g, e.Profile().Name)
 	if err != nil {
 		t.Fatal(err)
 	}

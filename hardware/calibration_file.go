@@ -115,8 +115,8 @@ func (f *CalibrationFile) Serves(engine string) bool {
 	return f.Engine != "" && (engine == f.Engine || strings.HasPrefix(engine, f.Engine+"-"))
 }
 
-// Apply lays the file's constants over the defaults of g, and over those of the
-// engine where the file serves it.
+// Apply is the calibration of g by the file: its constants replace the defaults, and those of the
+// host replace the engine's where the file is of that engine.
 func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error) {
 	if err := f.Check(g); err != nil {
 		return c, err
@@ -162,28 +162,28 @@ func (f *CalibrationFile) source() string {
 	return s
 }
 
-// A Moved calibration has one uncertain constant moved to the slow end of its
-// 90 % interval.
-type Moved struct {
-	Key string
+// A Perturbed calibration has one uncertain constant, or the constants of one transport, at the slow end
+// of their 90 % intervals.
+type Perturbed struct {
+	Key string // of the constant, or section of the transport
 	Calibration
 }
 
-// Moved gives the calibrations that an interval is made of. A constant moves as far as it
-// is uncertain itself; what kernels of other shapes are off by besides is in Residuals. A
-// constant that was left to the default may be off by what the default's error is. What the GPU draws is left out: an interval is of times.
-func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
+// Perturbed gives the calibrations that an interval is made of. A constant changes by its own uncertainty;
+// by how much kernels of other shapes are off besides is in Residuals. A constant that was left to the
+// default may be off by the default's error. What the GPU draws is left out: an interval is of times.
+func (f *CalibrationFile) Perturbed(g *GPU, engine string) ([]Perturbed, error) {
 	base, err := f.Apply(g, engine)
 	if err != nil {
 		return nil, err
 	}
-	var all []Moved
+	var all []Perturbed
 	for _, k := range roofline.All() {
 		v, ok := f.value(k, engine)
 		if !ok || k.IsPower() {
 			continue
 		}
-		m := Moved{k.String(), base}
+		m := Perturbed{k.String(), base}
 		m.Constants[k] = k.Slower(v.Value, width(v, &base))
 		m.follow(f.Values)
 		all = append(all, m)
@@ -193,13 +193,13 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 
 // unmeasured are the transports that no file has, each as far off as a default may
 // be.
-func unmeasured(base *Calibration) (all []Moved) {
+func unmeasured(base *Calibration) (all []Perturbed) {
 	e := max(base.DecodeError, base.PrefillError)
 	for _, group := range [][]roofline.Constant{
 		{roofline.PCIeShare, roofline.PCIeBase, roofline.PCIePerGPU}, {roofline.InterNodeShare, roofline.InterNodeBase},
 	} {
 		section, _, _ := strings.Cut(group[0].String(), ".")
-		m := Moved{section, *base}
+		m := Perturbed{section, *base}
 		for _, c := range group {
 			m.Constants[c] = c.Slower(base.Constants[c], e)
 		}

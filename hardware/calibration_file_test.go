@@ -140,7 +140,7 @@ func TestCalibrationMoves(t *testing.T) {
 	f, g := measured(t), board(t, "h200")
 	base, err := f.Apply(g, "native")
 	testkit.Must(t, err)
-	all, err := f.Moved(g, "native")
+	all, err := f.Perturbed(g, "native")
 	testkit.Must(t, err)
 	known := 1 - base.Board // of a default
 	seen := map[string]roofline.Constants{}
@@ -167,7 +167,7 @@ func TestCalibrationMoves(t *testing.T) {
 	if h := seen["host.step"][roofline.HostStep]; h <= 18e-6 || h > 19e-6 {
 		t.Errorf("host.step moved to %v", h)
 	}
-	if _, err := f.Moved(board(t, "a100"), "native"); err == nil {
+	if _, err := f.Perturbed(board(t, "a100"), "native"); err == nil {
 		t.Error("moved on another GPU")
 	}
 }

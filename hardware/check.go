@@ -34,7 +34,7 @@ func (g *GPU) check(s *source) error {
 		between("tdp", g.TDP, 1, 100e3),
 		optional("idle", g.idle, 0.01, g.TDP),
 		optional("price", g.price, 0.001, 10e3),
-		{"price_source", g.PriceSource, g.PriceSource != "" || g.price == 0, "who asks the price, and when"},
+		{"price_source", g.PriceSource, g.PriceSource != "" || g.price == 0, "who offers that price, and when"},
 	}
 	for _, f := range g.Formats() {
 		rules = append(rules, between("peak."+f.String(), g.peak[f], 10e9, 1e18))
@@ -76,7 +76,7 @@ func (g *GPU) checkNames(s *source, path string) error {
 
 // checkPeaks compares the peaks with each other and with the silicon.
 func (g *GPU) checkPeaks(s *source, path string) error {
-	// A narrower format is never slower. INT8 against FP8 is not held: Blackwell
+	// A narrower format is never slower. INT8 may be slower than FP8: Blackwell
 	// Ultra cut it to a thirtieth.
 	for _, pair := range [][2]unit.Format{
 		{unit.FP32, unit.TF32}, {unit.TF32, unit.FP16}, {unit.FP32, unit.FP16}, {unit.FP16, unit.FP8},

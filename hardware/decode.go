@@ -24,7 +24,7 @@ type entry struct {
 	Price        unit.DollarsPerHour         `toml:"price"`
 }
 
-// add lays the tables of a file over t, in the order of the file, so that a base
+// add applies the tables of a file over t, in the order of the file, so that a base
 // has to come before what starts from it.
 func (t *Table) add(s *source) error {
 	var doc struct {
@@ -105,7 +105,7 @@ func (t *Table) addEntry(s *source, key string, p toml.Primitive, meta *toml.Met
 	return nil
 }
 
-// start is the entry that the fields of a table are laid over: that of t.gpus[i], or of a base.
+// start is the entry that the fields of a table change: that of t.gpus[i], or of a base.
 func (t *Table) start(i int, base string) (entry, error) {
 	if i >= 0 {
 		return t.gpus[i].entry(), nil

@@ -1,10 +1,17 @@
-// Package hardware says what a GPU can do at its best: the dense peak of each
-// number format, the memory, the links, the power, and the usual node around
-// it, each with the source that it was read from.
+// Package hardware says what a GPU can do at its best, and what it does in practice.
 //
-// The figures live in hardware.toml at the root of the module. Load reads it
-// into a Table; Table.GPU looks an entry up by a name that people use, and
-// Table.Match by the name that a driver reports.
+// The best is a GPU: the dense peak of each number format, the memory, the links, the
+// power and the usual node around it, each with the source that it was read from. The
+// figures live in hardware.toml at the root of the module. Find looks one of them up:
+//
+//	g, err := hardware.Find(llmprof.HardwareTOML, "h100")
+//
+// Load reads the whole file into a Table, Table.Overlay applies a user's file over it, and
+// Table.Match finds the GPU that a driver means by a name.
+//
+// The practice is a Calibration, the constants of the laws of package roofline: measured, as
+// ParseCalibration reads them from hardware/calibrations or a user's file, or else those of
+// the GPU's generation (DefaultCalibration, defaults.toml).
 package hardware
 
 import (
@@ -58,7 +65,7 @@ type GPU struct {
 	idle  unit.Watts
 	price unit.DollarsPerHour
 
-	PriceSource string   `toml:"price_source"` // who asks Price, and when; empty where no price is known
+	PriceSource string   `toml:"price_source"` // who offers Price, and when; empty where no price is known
 	Source      string   `toml:"source"`       // document that the figures were read in
 	Notes       []string `toml:"notes"`        // choices between sources that disagree
 	Traps       []string `toml:"traps"`        // figures in circulation that are not what they seem
@@ -167,24 +174,4 @@ func (g *GPU) Peaks() (*roofline.Peaks, error) {
 func (g *GPU) MMA() bool {
 	major, _, _ := strings.Cut(g.ComputeCapability, ".")
 	return g.Vendor == "nvidia" && (major == "8" || major == "12")
-}
-
-// Factors are by how much a GPU's rates are multiplied; 0 leaves one as it is.
-type Factors struct {
-	Compute float64 // every format's peak
-	Memory  float64 // bandwidth
-	Network float64 // links, PCIe and network
-	Power   float64 // limit
-}
-
-// Scaled is the GPU with its rates multiplied, to ask what more of one would bring.
-func (g *GPU) Scaled(by Factors) *GPU {
-	s, network, compute := *g, cmp.Or(by.Network, 1), cmp.Or(by.Compute, 1)
-	s.Bandwidth = s.Bandwidth.Times(cmp.Or(by.Memory, 1))
-	s.Link, s.PCIe, s.NIC = s.Link.Times(network), s.PCIe.Times(network), s.NIC.Times(network)
-	for f := range s.peak {
-		s.peak[f] = s.peak[f].Times(compute)
-	}
-	s.TDP *= unit.Watts(cmp.Or(by.Power, 1))
-	return &s
 }

@@ -142,7 +142,7 @@ func TestMistakes(t *testing.T) {
 		{"no source", `source = "a data sheet"`, ``, "there is no gpu.x1.source: want the document"},
 		{"fraction of an SM", `sms = 132`, `sms = 1.5`, "hardware.toml:5:7: "},
 		{"no SM", `sms = 132`, `sms = -1`, "gpu.x1.sms is -1: want 1 to 100000"},
-		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "there is no gpu.x1.price_source: want who asks the price, and when"},
+		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "there is no gpu.x1.price_source: want who offers that price, and when"},
 		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "gpu.x1.idle is 900.0 W: want 10.00 mW to 700.0 W"},
 		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "gpu.x1.link_gpus is 2: want none without a link"},
 		{"twice", complete, complete + complete, "hardware.toml:16:"},

@@ -25,7 +25,7 @@ type Table struct {
 // explains it. What is wrong in it is a *fileerror.Error that says where.
 func Load(text string) (*Table, error) { return (&Table{}).Overlay("hardware.toml", text) }
 
-// Overlay is t with the tables of a user's file laid over it. A table of a key
+// Overlay is t with the tables of a user's file applied over it. A table of a key
 // that t has changes the fields it names; one of a new key adds a GPU, and may
 // start from another with base = "KEY". File is for messages.
 func (t *Table) Overlay(file, text string) (*Table, error) {

@@ -4,6 +4,9 @@
 //
 //	Work + Shape -> Kernel -> Law (of the kernel's Class) -> []Term -> Times -> Cost
 //
+//	machine := roofline.NewMachine(&peaks, &constants)
+//	machine.Price(&cost, &kernel) // cost.Time, cost.Bound
+//
 // A Law is a list of terms. A Term is the time that some of the kernel's work
 // takes on one resource at the peak of the data sheet, times a constant that says
 // what is reached in practice: divided by it where the constant is a share of the

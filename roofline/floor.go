@@ -6,12 +6,12 @@ import "llmprof/unit"
 type Peaks struct {
 	Matrix [unit.NumFormats]unit.FLOPsPerSec // rate of products in each format, or in the format that stands in for it
 	Vector unit.FLOPsPerSec                  // FP32 on the vector units
-	Memory unit.BytesPerSec
-	SMs    float64
+	Memory unit.BytesPerSec                  // bandwidth of the GPU's memory
+	SMs    float64                           // streaming multiprocessors, or compute units of AMD
 
 	Link     unit.BytesPerSec // rate to the other GPUs of the node, in one direction
 	LinkGPUs float64          // GPUs that the link joins
-	PCIe     unit.BytesPerSec
+	PCIe     unit.BytesPerSec // rate to the host, and to GPUs that no link joins, in one direction
 	NIC      unit.BytesPerSec // rate to other nodes
 }
 

@@ -93,9 +93,6 @@ func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 // GroupedOf is the constant that a calibration has if it has any of grouped GEMMs in a scheme.
 func GroupedOf(s Scheme) Constant { return groupedOf[s][compute] }
 
-// GEMMOf is the constant that a calibration has if it has any of dense GEMMs in a scheme.
-func GEMMOf(s Scheme) Constant { return gemmOf[s][compute] }
-
 // OfScheme reports whether the constant belongs to one scheme or to one kind of attention, as gemm_fp8.compute and
 // latent_attention.memory do, and replaces another constant there.
 func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][compute] }

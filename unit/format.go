@@ -10,7 +10,7 @@ import (
 // stored and multiplied.
 type Format uint8
 
-// The number formats. The zero Format means "not given".
+// The number formats. The zero Format says that none was set.
 const (
 	NoFormat Format = iota
 	FP32            // IEEE 754 binary32

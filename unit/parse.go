@@ -30,7 +30,7 @@ var (
 )
 
 // UnmarshalText reads a quantity that a person wrote: a number with the unit,
-// with or without a prefix, or a bare number of the SI unit. A negative number
+// with or without a prefix, or a number of the SI unit alone. A negative number
 // or another quantity's unit is an error.
 func (f *FLOPs) UnmarshalText(text []byte) error          { return read(f, flops, text) }
 func (r *FLOPsPerSec) UnmarshalText(text []byte) error    { return read(r, flopsPerSec, text) }

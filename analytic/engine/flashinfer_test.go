@@ -28,7 +28,7 @@ func TestFlashInferGEMM(t *testing.T) {
 					near(t, gpu+release+" "+k.String(), b, a, 1e-12)
 				}
 			}
-			if c := roofline.GEMMOf(roofline.FP8Block); with.Cal.Fitted[c] || with.Cal.Residuals[c] < 0.2 {
+			if c := roofline.ConstantOf("gemm_fp8_block.compute"); with.Cal.Fitted[c] || with.Cal.Residuals[c] < 0.2 {
 				t.Errorf("%s%s: %s is of this board: %v, and %g off, want another release's", gpu, release, c, with.Cal.Fitted[c],
 					with.Cal.Residuals[c])
 			}

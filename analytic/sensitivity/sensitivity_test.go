@@ -1,6 +1,7 @@
 package sensitivity_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -8,7 +9,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/sensitivity"
-	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/roofline"
 )
@@ -56,11 +57,24 @@ func TestScaledTogether(t *testing.T) {
 			cal.Constants[k] /= factor
 		}
 	}
-	m, err := analytic.NewMachine(c.Machine.GPU.Scaled(hardware.Factors{Compute: factor, Memory: factor, Network: factor, Power: factor}), cal,
-		c.Machine.Engine)
-	if err != nil {
-		t.Fatal(err)
+	g := c.Machine.GPU
+	figures := map[string]float64{"bandwidth": float64(g.Bandwidth), "link": float64(g.Link), "pcie": float64(g.PCIe), "nic": float64(g.NIC),
+		"tdp": float64(g.TDP), "tensor_clock": float64(g.TensorClock)}
+	for _, f := range g.Formats() {
+		rate, _ := g.Peak(f)
+		figures["peak."+f.String()] = float64(rate)
 	}
+	text := "[gpu." + g.Key + "]\n"
+	for key, v := range figures {
+		text += fmt.Sprintf("%s = %f\n", key, v*factor)
+	}
+	_, gpus := casetest.Tables(t)
+	faster, err := gpus.Overlay("faster.toml", text)
+	testkit.Must(t, err)
+	fastGPU, err := faster.GPU(g.Key)
+	testkit.Must(t, err)
+	m, err := analytic.NewMachine(&fastGPU, cal, c.Machine.Engine)
+	testkit.Must(t, err)
 	c.Machine = m
 	fast := casetest.Predict(t, c)
 	casetest.Near(t, "TTLT", fast.TTLT.Expected*factor, base.TTLT.Expected, 1e-6)
