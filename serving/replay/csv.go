@@ -15,7 +15,7 @@ func (t *Trace) table(from *text) error {
 	c.FieldsPerRecord, c.ReuseRecord = -1, true
 	cells, line, err := cellsOf(c, from)
 	if parse := new(csv.ParseError); errors.As(err, &parse) {
-		err = fmt.Errorf("line %d: no header of a table, as time,prompt,generated, and no JSON", parse.Line)
+		err = fmt.Errorf("line %d: no header of a table, as %s, and no JSON", parse.Line, inCSV)
 	}
 	if err != nil {
 		return err
@@ -28,10 +28,10 @@ func (t *Trace) table(from *text) error {
 	}
 	t.form, t.Format = formOf(header.names()), "csv"
 	if i := strings.IndexAny(cells[0], ";\t|"); t.form == nil && len(cells) == 1 && i >= 0 {
-		return header.wrong("its columns are parted by %q: want commas, as in time,prompt,generated", cells[0][i])
+		return header.wrong("its columns are parted by %q: want commas, as in %s", cells[0][i], inCSV)
 	}
 	if t.form == nil {
-		return header.wrong("the header has no column for %s", general().missing(header))
+		return header.wrong("the header has no column for %s", general().missing(header, inCSV))
 	}
 	return t.begin(func() (*record, error) {
 		cells, line, err := cellsOf(c, from)

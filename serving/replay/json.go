@@ -125,7 +125,7 @@ func (d *document) next() (*record, error) {
 		case token == json.Delim(']'):
 			d.lists--
 		default:
-			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as %s", d.line(), token, example)
+			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as %s", d.line(), token, inJSON)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (t *Trace) row(r *record) (w row, err error) {
 	}
 	at, prompt, gen := r.get(t.form.at), r.get(t.form.prompt), r.get(t.form.gen)
 	if at == nil || prompt == nil || gen == nil {
-		return w, r.wrong("no field for %s", t.form.missing(r))
+		return w, r.wrong("no field for %s", t.form.missing(r, inJSON))
 	}
 	w.line = r.line
 	w.at, err = t.moment(at.key, at.value)
@@ -101,8 +101,8 @@ func (t *Trace) row(r *record) (w row, err error) {
 
 var hashNames = []string{"hashids"}
 
-// missing names what a record has not, and says what is wanted.
-func (f *form) missing(r *record) string {
+// missing names what a record has not, and says what is wanted, by an example.
+func (f *form) missing(r *record, example string) string {
 	var none []string
 	as := ": want time, prompt and generated, as in " + example
 	for _, x := range []struct {
@@ -119,7 +119,11 @@ func (f *form) missing(r *record) string {
 	return strings.Join(none, ", ") + as
 }
 
-const example = `{"time": 0.5, "prompt": 1024, "generated": 128}`
+// Records as they can be written.
+const (
+	inJSON = `{"time": 0.5, "prompt": 1024, "generated": 128}`
+	inCSV  = "time,prompt,generated"
+)
 
 // mostTokens is more than the context of any model.
 const mostTokens = 1 << 26
@@ -176,7 +180,7 @@ func since1970(v float64) string {
 	const from, to = 1e8, 1e10 // from 1973 to 2286
 	for _, unit := range []string{"ms", "us", "ns"} {
 		if seconds := v * units[unit]; seconds > from && seconds < to {
-			return fmt.Sprintf(", and may be one in %s since 1970: give that unit", unitNames[unit])
+			return fmt.Sprintf(", and may be one in %s since 1970", unitNames[unit])
 		}
 	}
 	return ""

@@ -202,7 +202,7 @@ func (t *Trace) begin(next func() (*record, error)) error {
 	}
 	if t.form == nil {
 		if t.form = formOf(some[0].names()); t.form == nil {
-			return some[0].wrong("no field for %s", general().missing(some[0]))
+			return some[0].wrong("no field for %s", general().missing(some[0], inJSON))
 		}
 		t.Format = "jsonl"
 	}

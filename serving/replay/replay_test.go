@@ -298,7 +298,7 @@ func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "empty",
 		"hello\n1\n":                            "line 1: the header has no column for time, prompt tokens, generated tokens: want",
-		"time,prompt\n1,2\n":                    "line 1: the header has no column for generated tokens: want",
+		"time,prompt\n1,2\n":                    "column for generated tokens: want time, prompt and generated, as in time,prompt,generated",
 		"time,generated\n1,2\n":                 "line 1: the header has no column for prompt tokens: want",
 		"\ntime;prompt;generated\n1;2;3\n":      "line 2: its columns are parted by ';': want commas",
 		"time\tprompt\tgenerated\n1\t2\t3\n":    `line 1: its columns are parted by '\t': want commas`,
@@ -355,7 +355,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{good + record(1, 5, `"many"`), `line 2: generated: "many" is no number of tokens: want a whole number`},
 		{record(1700000000000, 5, 5),
 			"unit of the trace's times is not known: line 1: time: 1700000000000 is no time in seconds, and may be one in " +
-				"milliseconds since 1970: give"},
+				"milliseconds since 1970"},
 		{record(1700000000000.5, 5, 5), "may be one in milliseconds since 1970"},
 		{record(1700000000000000, 5, 5), "may be one in microseconds since 1970"},
 		{good + strings.Repeat(record(1, 5, 5), 300) + record(1700000000000, 5, 5),
