@@ -8,7 +8,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -24,12 +23,13 @@ import (
 type Engine struct {
 	profile    analytic.Profile
 	title      string // name as its authors write it
+	mode       string // how it runs where another engine of the title runs otherwise
 	releases   releases
-	options    map[string]func(*Engine) // what its servers may be started with, by name
-	option     string                   // the one that it has; "" for none
-	schedulers []sized                  // its schedulers, the default first
-	launch     func(*Deployment) *args  // the command that starts a server; nil where none is known
-	image      func(vendor string) string
+	options    map[string]func(*Engine)                          // what its servers may be started with, by name
+	option     string                                            // the one that it has; "" for none
+	schedulers []sized                                           // its schedulers, the default first
+	launch     func(*Deployment) *args                           // the command that starts a server; nil where none is known
+	images     map[string]string                                 // container images by vendor of GPUs, "" for other vendors
 	note       func(*models.Model, *operator.Parallelism) string // what is to be said of a split; nil for nothing
 
 	lower   func(*Engine, *analytic.Lowering) // makes the kernels of a part of a step
@@ -70,7 +70,7 @@ func names(of func(*Engine) bool) (list []string) {
 
 // Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0, and then an option, as +deepep.
 func Parse(name string) (analytic.Engine, error) {
-	for _, option := range Options() {
+	for _, option := range options {
 		if at := len(name) - len(option) - 1; at > 0 && strings.EqualFold(name[at:], "+"+option) {
 			e, err := Parse(name[:at])
 			if err != nil {
@@ -88,32 +88,23 @@ func Parse(name string) (analytic.Engine, error) {
 	}
 	name = strings.ReplaceAll(name, "_", "-") // as in the name of the Python package
 	for _, e := range all() {
-		if slices.ContainsFunc(append([]string{e.profile.Name}, e.profile.Aliases...), func(n string) bool {
-			return strings.EqualFold(n, name)
-		}) {
+		known := append([]string{e.profile.Name}, e.profile.Aliases...)
+		if slices.ContainsFunc(known, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return e, nil
 		}
 	}
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
 
-// Options are what may end an engine's name after a +, and make it the engine with that option.
-func Options() []string {
-	list := map[string]bool{}
-	for _, e := range all() {
-		for option := range e.options {
-			list[option] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(list))
-}
+// options are what may end an engine's name after a +, and make it the engine with that option.
+var options = []string{deepEP, flashInferGEMM}
 
 // With is an engine with an option that its servers were started with, as "deepep".
 func With(from analytic.Engine, option string) (analytic.Engine, error) {
 	e, name := from.(*Engine), from.Profile().Name
 	switch apply := e.options[option]; {
-	case !slices.Contains(Options(), option):
-		return nil, fmt.Errorf("unknown option %.40q of %s; options are %s", option, name, strings.Join(Options(), " and "))
+	case !slices.Contains(options, option):
+		return nil, fmt.Errorf("unknown option %.40q of %s; options are %s", option, name, strings.Join(options, " and "))
 	case apply == nil:
 		return nil, fmt.Errorf("%s+%s: only %s have the option", name, option,
 			strings.Join(names(func(e *Engine) bool { return e.options[option] != nil }), " and "))
@@ -145,15 +136,10 @@ func Title(name string) string {
 	return name
 }
 
-// WithMode is the name of an engine with the mode that it runs in, where another engine of that name has another mode.
+// WithMode is the name of an engine, with the mode that it runs in where another of its title has another mode.
 func WithMode(name string) string {
-	list := Names()
-	base, graph := strings.CutSuffix(name, "-graph")
-	switch {
-	case graph && slices.Contains(list, name):
-		return base + " graph"
-	case slices.Contains(list, name+"-graph"):
-		return name + " eager"
+	if e, err := Parse(name); err == nil && e.(*Engine).mode != "" {
+		return e.(*Engine).title + " " + e.(*Engine).mode
 	}
 	return name
 }

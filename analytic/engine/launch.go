@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
@@ -54,11 +54,11 @@ func Launches(d *Deployment) (list []Launch) {
 			continue
 		}
 		a := e.launch(d)
-		l := Launch{Engine: e.profile.Name, Text: commandLine(a.list), Args: a.list, Notes: a.notes}
-		if e.image != nil {
+		l := Launch{Engine: e.profile.Name, Text: printable.CommandLine(a.list), Args: a.list, Notes: a.notes}
+		if l.Image = cmp.Or(e.images[d.GPU.Vendor], e.images[""]); l.Image != "" {
 			pod := *d
 			pod.Replicas = d.Sharing
-			l.Image, l.Pod = e.image(d.GPU.Vendor), e.launch(&pod).list[2:]
+			l.Pod = e.launch(&pod).list[2:]
 		}
 		list = append(list, l)
 	}
@@ -103,6 +103,13 @@ func (a *args) note(format string, values ...any) {
 	a.notes = append(a.notes, fmt.Sprintf(format, values...))
 }
 
+// noteIf adds a note if a condition holds.
+func (a *args) noteIf(holds bool, format string, values ...any) {
+	if holds {
+		a.note(format, values...)
+	}
+}
+
 // above adds a flag whose number is above 1.
 func (a *args) above(flag string, n int) {
 	if n > 1 {
@@ -139,20 +146,4 @@ func (a *args) nodes(d *Deployment) {
 			"for each replica behind a router",
 			gpus, (gpus+per-1)/per, per)
 	}
-}
-
-// commandLine breaks a command before its flags, quoted for a shell.
-func commandLine(list []string) string {
-	var b strings.Builder
-	for i, w := range list {
-		switch {
-		case i == 0:
-		case strings.HasPrefix(w, "-"):
-			b.WriteString(" \\\n  ")
-		default:
-			b.WriteByte(' ')
-		}
-		b.WriteString(printable.ShellWord(w))
-	}
-	return b.String()
 }

@@ -27,9 +27,9 @@ var llamaCPP = Engine{
 	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch,
 	profile: analytic.Profile{
 		Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},
-		Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 (experiments/h100-llamacpp); " +
-			"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
-			"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
+		Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 " +
+			"(experiments/h100-llamacpp); arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody " +
+			"here has measured; choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
 		Constants: ggmlConstants,
 		Budget:    llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
 		State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
@@ -327,12 +327,8 @@ func llamaCPPLaunch(d *Deployment) *args {
 		a.above("--ubatch-size", d.Budget) // tokens that are computed at once, 512 by default
 		a.note("llama.cpp is not the engine of the estimate, and is slower at large batches")
 	}
-	if d.Drafts > 0 {
-		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", d.Drafts)
-	}
-	if d.Prefill > 0 {
-		a.note("llama.cpp has no replicas that only prefill: %d servers do less than the row says", d.Replicas+d.Prefill)
-	}
+	a.noteIf(d.Drafts > 0, "llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", d.Drafts)
+	a.noteIf(d.Prefill > 0, "llama.cpp has no replicas that only prefill: %d servers do less than the row says", d.Replicas+d.Prefill)
 	if gpus := d.TP * d.PP * d.Sharing; gpus > 1 {
 		mode := "layer"
 		if d.TP > 1 {
@@ -354,9 +350,7 @@ func llamaCPPLaunch(d *Deployment) *args {
 	default:
 		a.note("convert the checkpoint to GGUF first, and quantize it: llama.cpp has no weights in %s", d.Scheme)
 	}
-	if n := d.servers(); n > 1 {
-		a.note("start %d of these servers behind a router", n)
-	}
+	a.noteIf(d.servers() > 1, "start %d of these servers behind a router", d.servers())
 	return a
 }
 

@@ -48,8 +48,8 @@ func TestNoEngineIsNamedElsewhere(t *testing.T) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.BasicLit:
-					if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && is.MatchString(text) &&
-						!slices.Contains(named, name) {
+					text, err := strconv.Unquote(n.Value)
+					if err == nil && n.Kind == token.STRING && is.MatchString(text) && !slices.Contains(named, name) {
 						t.Errorf("%s:%d names the engine %q", name, set.Position(n.Pos()).Line, text)
 					}
 				case *ast.Ident:

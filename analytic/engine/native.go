@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
@@ -29,9 +30,9 @@ var NativeFamilies = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "ge
 
 var native = Engine{lower: lowerNative, profile: analytic.Profile{
 	Name: "native",
-	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation into " +
-		"GEMMs up to batch 16 " +
-		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
+	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation " +
+		"into GEMMs up to batch 16 (dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the " +
+		"token back assumed",
 	Constants: nativeConstants.set, Graph: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies, Mixes: analytic.NoMixes,
@@ -84,12 +85,7 @@ func (n *nativeStep) choose() {
 // its blocks, and the inputs of its matrices are multiples of 64 on each GPU.
 func tiles(m *models.Model, tp int) bool {
 	whole := func(linears []models.Linear, ranks int) bool {
-		for i := range linears {
-			if linears[i].In%(64*ranks) != 0 {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(linears, func(l models.Linear) bool { return l.In%(64*ranks) != 0 })
 	}
 	for _, b := range m.Blocks() {
 		if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {

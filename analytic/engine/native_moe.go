@@ -11,15 +11,13 @@ import (
 	"llmprof/unit"
 )
 
-// sixteenBit reports whether the experts' weights have 16 bits; the engine's MoE kernels of decode steps take no
-// others.
-func (n *nativeStep) sixteenBit() bool { return n.Step.Scheme.Weights == n.Step.Scheme.Stream() }
-
-// together reports whether one kernel computes router, top-k and experts of a decode step.
+// together reports whether one kernel computes router, top-k and experts of a decode step, whose weights have 16 bits.
 func (n *nativeStep) together() bool {
-	return n.decode && n.Step.Batch <= MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEDecodeMemory)
+	sixteen := n.Step.Scheme.Weights == n.Step.Scheme.Stream()
+	return n.decode && n.Step.Batch <= MoEDecodeRows && sixteen && n.known(roofline.MoEDecodeMemory)
 }
 
+// prompt reports whether experts run by the kernels of prompts.
 func (n *nativeStep) prompt() bool {
 	return !n.decode && n.Step.Tokens() > MoEDecodeRows && n.known(roofline.MoEPrefillMemory)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strconv"
@@ -23,47 +24,33 @@ type operatorConstant struct {
 	p90                     float64 // 90th percentile of the error on shapes that the fit did not see; 0 if there are none
 }
 
-// operators reads the rows of an engine that may be those of a GPU or of its generation. A mistake in the table is a mistake of the
-// program.
-func operators(engine string, g *hardware.GPU) []operatorConstant {
-	var rows strings.Builder
-	for line := range strings.Lines(operatorsCSV) {
-		if strings.HasPrefix(line, engine+",") && (strings.Contains(line, ","+g.Key+",") || strings.Contains(line, ","+g.Generation+",")) {
-			rows.WriteString(line)
+// operators has the rows of each engine. A mistake in the table is a mistake of the program.
+var operators = sync.OnceValue(func() map[string][]operatorConstant {
+	_, rows, _ := strings.Cut(operatorsCSV, "engine,gpu,generation,constant,value,p90\n")
+	all := map[string][]operatorConstant{}
+	for line := range strings.Lines(rows) {
+		o, err := parseOperator(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			panic(err)
 		}
-	}
-	all, err := parseOperators(rows.String())
-	if err != nil {
-		panic(err)
+		all[o.engine] = append(all[o.engine], o)
 	}
 	return all
-}
+})
 
-// parseOperators reads rows without the header.
-func parseOperators(rows string) (all []operatorConstant, err error) {
-	for line := range strings.Lines(rows) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), ",")
-		if len(f) != 6 {
-			return nil, fmt.Errorf("operators.csv: %d fields in %q, want 6", len(f), line)
-		}
-		o := operatorConstant{engine: f[0], gpu: f[1], generation: f[2], constant: roofline.ConstantOf(f[3])}
-		if o.value, err = number(f[4]); err == nil {
-			o.p90, err = number(f[5])
-		}
-		if o.constant == roofline.None || err != nil || o.value != 0 && !o.constant.Valid(o.value) {
-			return nil, fmt.Errorf("operators.csv: %s of %s on %s is %q ± %q: want a constant of a calibration and what it can be", f[3], f[0], f[1],
-				f[4], f[5])
-		}
-		all = append(all, o)
+// parseOperator reads a row.
+func parseOperator(line string) (o operatorConstant, err error) {
+	f := strings.Split(line, ",")
+	if len(f) != 6 {
+		return o, fmt.Errorf("operators.csv: %d fields in %q, want 6", len(f), line)
 	}
-	return all, nil
-}
-
-func number(text string) (float64, error) {
-	if text == "" {
-		return 0, nil
+	o = operatorConstant{engine: f[0], gpu: f[1], generation: f[2], constant: roofline.ConstantOf(f[3])}
+	value, err := strconv.ParseFloat(cmp.Or(f[4], "0"), 64)
+	p90, also := strconv.ParseFloat(cmp.Or(f[5], "0"), 64)
+	if o.value, o.p90 = value, p90; o.constant == roofline.None || err != nil || also != nil || value != 0 && !o.constant.Valid(value) {
+		return o, fmt.Errorf("operators.csv: %q: want a constant of a calibration and what it can be", line)
 	}
-	return strconv.ParseFloat(text, 64)
+	return o, nil
 }
 
 // tables remembers the constants of an engine on a GPU.
@@ -117,36 +104,28 @@ func over(operators func(*hardware.GPU, *hardware.Calibration), tables string) f
 
 // operatorsOf lists the constants of an engine on a GPU: section by section those of the GPU, else those of its generation.
 func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
-	own, all := map[string]bool{}, operators(engine, g)
-	section := func(o *operatorConstant) string {
-		s, _, _ := strings.Cut(o.constant.String(), ".")
-		return s
-	}
-	for _, o := range all {
-		if o.engine == engine && o.gpu == g.Key {
-			list, own[section(&o)] = append(list, o), true
-		}
-	}
-	for _, o := range all {
-		if o.engine == engine && o.generation == g.Generation && !own[section(&o)] {
-			list = append(list, o)
+	own := map[string]bool{}
+	for _, board := range []bool{true, false} {
+		for _, o := range operators()[engine] {
+			section, _, _ := strings.Cut(o.constant.String(), ".")
+			switch {
+			case board && o.gpu == g.Key:
+				list, own[section] = append(list, o), true
+			case !board && o.generation == g.Generation && !own[section]:
+				list = append(list, o)
+			}
 		}
 	}
 	return list
 }
 
-// setDefault sets a constant that has no value.
-func setDefault(c *roofline.Constants, k roofline.Constant, v float64) {
-	if c[k] == 0 {
-		c[k] = v
-	}
-}
-
-// defaults sets constants that have no value.
+// defaults are constants for where there is no value.
 type defaults map[roofline.Constant]float64
 
 func (d defaults) set(c *roofline.Constants) {
 	for k, v := range d {
-		setDefault(c, k, v)
+		if c[k] == 0 {
+			c[k] = v
+		}
 	}
 }

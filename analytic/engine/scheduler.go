@@ -55,23 +55,29 @@ func (s *sized) pass(g *hardware.GPU) int {
 	return cmp.Or(own.Pass, own.Budget)
 }
 
-// SchedulerNames lists the schedulers. An engine's default is named like the engine.
-func SchedulerNames() (names []string) {
+// schedulers lists the known schedulers. An engine's default is named like the engine.
+func schedulers() (list []*sized) {
 	for _, e := range all() {
 		for i := range e.schedulers {
-			names = append(names, e.schedulers[i].Name)
+			list = append(list, &e.schedulers[i])
 		}
+	}
+	return list
+}
+
+// SchedulerNames lists the schedulers.
+func SchedulerNames() (names []string) {
+	for _, s := range schedulers() {
+		names = append(names, s.Name)
 	}
 	return names
 }
 
 // SchedulerOf is the scheduler of a name, with its values on a GPU.
 func SchedulerOf(name string, g *hardware.GPU) (Scheduler, error) {
-	for _, e := range all() {
-		for i := range e.schedulers {
-			if s := &e.schedulers[i]; strings.EqualFold(s.Name, name) {
-				return s.on(g), nil
-			}
+	for _, s := range schedulers() {
+		if strings.EqualFold(s.Name, name) {
+			return s.on(g), nil
 		}
 	}
 	return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))

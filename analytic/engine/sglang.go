@@ -19,9 +19,8 @@ var sglang = Engine{
 	profile: analytic.Profile{
 		Name: "sglang", Pipelined: true, // pp_loop_size of its scheduler
 		Ahead: true, // event_loop_overlap of its scheduler
-		Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small models on an " +
-			"H200; " +
-			"the share of the memory that its server computes",
+		Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small " +
+			"models on an H200; the share of the memory that its server computes",
 		Constants: sglangConstants, Tabled: true, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
 		Budget: sglangScheduler.pass, Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
 		RanksError: sglangRanksError,
@@ -48,7 +47,9 @@ var sglang = Engine{
 		deepEP:         deepEPOf(plainHost), // --moe-a2a-backend deepep
 		flashInferGEMM: sglangFlashInfer,
 	},
-	schedulers: []sized{sglangScheduler, sglangMixedScheduler}, launch: sglangLaunch,
+	schedulers: []sized{sglangScheduler, {
+		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true}, sglangBudget,
+	}}, launch: sglangLaunch,
 	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024, tile: sglangTile,
 	kernels: kernels{
 		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: unlessJoined(product), operator.Sampling: sampling(30),
@@ -131,11 +132,7 @@ func sglangConstants(c *roofline.Constants) {
 const sglangRanksError = 0.5
 
 // SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
-var (
-	sglangScheduler      = sized{Scheduler{Name: "sglang", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true}, sglangBudget}
-	sglangMixedScheduler = sized{Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true},
-		sglangBudget}
-)
+var sglangScheduler = sized{Scheduler{Name: "sglang", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true}, sglangBudget}
 
 func sglangBudget(s *Scheduler, g *hardware.GPU) { s.Budget, _ = sglangSizes(g.Capacity(), 1) }
 
@@ -319,9 +316,8 @@ func sglangLaunch(d *Deployment) *args {
 		a.number("--tp-size", d.TP*d.Sharing)
 		a.number("--dp-size", d.Sharing)
 		a.add("--enable-dp-attention")
-		if more := d.servers(); more > 1 {
-			a.note("start %d of these servers behind a router: each has the replicas that share one set of experts", more)
-		}
+		a.noteIf(d.servers() > 1,
+			"start %d of these servers behind a router: each has the replicas that share one set of experts", d.servers())
 	} else {
 		a.above("--tp-size", d.TP)
 		a.above("--dp-size", d.Replicas)

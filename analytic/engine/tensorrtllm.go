@@ -18,9 +18,8 @@ import (
 var tensorRT = Engine{
 	profile: analytic.Profile{
 		Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
-		Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with " +
-			"TensorRT-LLM; " +
-			"the memory of vllm",
+		Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has " +
+			"measured with TensorRT-LLM; the memory of vllm",
 		Constants: vllmConstants.set, Tabled: true, Operators: tabled("tensorrt-llm"),
 		Padding: func(g *hardware.GPU) operator.Grain { return tensorRTGrain(g, roofline.MXFP4) }, Reserve: 1.1e9,
 		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
@@ -28,14 +27,15 @@ var tensorRT = Engine{
 	title: "TensorRT-LLM",
 	releases: releases{timed: []string{"1.3.0rc20"}, spread: 0.06, patches: []patch{
 		{until: version{1, 3, 0}, what: "a slower kernel quantizes the inputs of products in FP8 by blocks on Blackwell's GPUs of data " +
-			"centres, " +
-			"and experts and latent attention are slower on an H200", source: "tables of 1.2.0rc5",
+			"centres, and experts and latent attention are slower on an H200", source: "tables of 1.2.0rc5",
 			apply: func(e *Engine, at version) {
 				e.kernels[operator.Product] = tensorRT12Product
 				olderTables("tensorrt-llm@1.2.0rc5")(e, at)
 			}},
 	}},
-	schedulers: []sized{tensorRTScheduler, tensorRTFullScheduler}, launch: tensorRTLaunch,
+	schedulers: []sized{tensorRTScheduler, {
+		Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true},
+	}}, launch: tensorRTLaunch,
 	lower: lowerServed, decodes: exactRows, overlaps: math.Inf(1), tile: tensorRTTile,
 	kernels: kernels{
 		operator.Rotary: tensorRTRotary, operator.CacheWrite: tensorRTCacheWrite, operator.Attend: tensorRTAttention,
@@ -142,18 +142,15 @@ func tensorRTSplit(p *operator.Parallelism) string {
 }
 
 // TensorRT-LLM admits a request if its whole answer fits, or with max utilization if its prompt does.
-var (
-	tensorRTScheduler = sized{Scheduler: Scheduler{Name: "tensorrt-llm", Budget: 8192, MaxSeqs: 2048, Block: 32, Admission: ForAll,
-		Mixed: true, Async: true}}
-	tensorRTFullScheduler = sized{Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32,
-		Mixed: true, Async: true}}
-)
+var tensorRTScheduler = sized{
+	Scheduler: Scheduler{Name: "tensorrt-llm", Budget: 8192, MaxSeqs: 2048, Block: 32, Admission: ForAll, Mixed: true, Async: true},
+}
 
 // tensorRT2024 stands for releases up to mid-2024.
 var tensorRT2024 = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-llm-2024",
-	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for releases up " +
-		"to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
+	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for " +
+		"releases up to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
 	Constants: defaults{roofline.HostStep: 0.6e-3}.set, Older: older, Reserve: 3.5e9,
 	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts,
 		KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
@@ -162,8 +159,8 @@ var tensorRT2024 = Engine{lower: lowerPlain, profile: analytic.Profile{
 // edge is TensorRT-Edge-LLM for Jetson modules.
 var edge = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-edge-llm",
-	Source: "fused kernels and a CUDA graph; neither its host time nor what its kernels fuse is published: 20 µs to read the token back " +
-		"assumed",
+	Source: "fused kernels and a CUDA graph; neither its host time nor what its kernels fuse is published: 20 µs to read the token " +
+		"back assumed",
 	Constants: defaults{roofline.HostStep: 20e-6}.set, Graph: true,
 	Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
 }}
@@ -228,9 +225,7 @@ func tensorRTLaunch(d *Deployment) *args {
 		a.number("--tp_size", d.TP*d.Sharing)
 		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica",
 			d.TP*d.Sharing)
-		if d.TP > 1 {
-			a.note("TensorRT-LLM has no replicas of tp %d that share experts: its attention is replicated on every rank", d.TP)
-		}
+		a.noteIf(d.TP > 1, "TensorRT-LLM has no replicas of tp %d that share experts: its attention is replicated on every rank", d.TP)
 	} else {
 		a.above("--tp_size", d.TP)
 	}
@@ -238,27 +233,17 @@ func tensorRTLaunch(d *Deployment) *args {
 	a.above("--ep_size", d.EP)
 	a.number("--max_seq_len", d.Context)
 	a.number("--max_batch_size", d.Batch)
-	if d.KV == unit.FP8 {
-		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
-	}
-	if d.Weights == "nvfp4" && d.Model.HasExperts() && dataCentreBlackwell(d.GPU) {
-		a.note("give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which " +
+	a.noteIf(d.KV == unit.FP8, "give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
+	a.noteIf(d.Weights == "nvfp4" && d.Model.HasExperts() && dataCentreBlackwell(d.GPU),
+		"give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which "+
 			"takes two to four times as long for few tokens")
-	}
 	budget := d.budget(&tensorRTScheduler)
 	a.number("--max_num_tokens", budget)
 	a.when(budget < d.Prompt, "--enable_chunked_prefill") // else a prompt has to fit a step
-	if d.Drafts > 0 {
-		a.note("give speculative_config with %d tokens in a file for --extra_llm_api_options", d.Drafts)
-	}
-	if d.Prefill > 0 {
-		a.note("this is a server that decodes: start %d more for prefill, and trtllm-serve disaggregated in front of both", d.Prefill)
-	}
-	if !d.stored() {
-		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", d.Weights)
-	}
-	if n := d.servers(); n > 1 {
-		a.note("start %d of these servers behind a router: one has no replicas", n)
-	}
+	a.noteIf(d.Drafts > 0, "give speculative_config with %d tokens in a file for --extra_llm_api_options", d.Drafts)
+	a.noteIf(d.Prefill > 0,
+		"this is a server that decodes: start %d more for prefill, and trtllm-serve disaggregated in front of both", d.Prefill)
+	a.noteIf(!d.stored(), "TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", d.Weights)
+	a.noteIf(d.servers() > 1, "start %d of these servers behind a router: one has no replicas", d.servers())
 	return a
 }

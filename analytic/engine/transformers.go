@@ -14,11 +14,11 @@ var transformers = Engine{
 	profile: analytic.Profile{
 		Name:    "transformers",
 		Aliases: []string{"hf", "huggingface"},
-		Source: "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another " +
-			"host took 28 ms",
+		Source: "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; " +
+			"another host took 28 ms",
 		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns, Newest: true,
 	},
-	title: "transformers", releases: eagerReleases(func(attend lowering) lowering { return concatenated(attend) }),
+	title: "transformers", mode: "eager", releases: eagerReleases(concatenated),
 	lower: lowerEach, kinds: eagerKinds, kernels: kernels{operator.Attend: concatenated(eagerAttention)},
 }
 
@@ -26,12 +26,12 @@ var transformers = Engine{
 var transformersGraph = Engine{
 	profile: analytic.Profile{
 		Name: "transformers-graph",
-		Source: "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B " +
-			"on an H200",
+		Source: "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of " +
+			"Llama-3.1-8B on an H200",
 		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError,
 		FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns, Newest: true,
 	},
-	title: "transformers", releases: eagerReleases(func(lower lowering) lowering { return lower }),
+	title: "transformers", mode: "graph", releases: eagerReleases(func(lower lowering) lowering { return lower }),
 	lower: lowerEach, kinds: eagerKinds, kernels: kernels{operator.Attend: copiedAttention},
 }
 

@@ -18,10 +18,9 @@ import (
 var vllm = Engine{
 	profile: analytic.Profile{
 		Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
-		Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 processes, and " +
-			"kernels of llama3.1-8b's traces " +
-			"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that " +
-			"it had left says",
+		Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 " +
+			"processes, and kernels of llama3.1-8b's traces on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, " +
+			"1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"),
 		Reserve: 1.1e9, Budget: vllmScheduler.pass, Utilization: taking(0.92),
 		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
@@ -37,8 +36,9 @@ var vllm = Engine{
 			apply: func(e *Engine, _ version) { e.overlaps = 0 }},
 	}},
 	options:    map[string]func(*Engine){deepEP: deepEPOf(vllmHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
-	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, image: vllmImage, note: vllmNote,
-	lower: lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
+	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, note: vllmNote,
+	images: map[string]string{"": "vllm/vllm-openai:latest", amd: "vllm/vllm-openai-rocm:latest", google: "vllm/vllm-tpu:latest"},
+	lower:  lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
 	// Attention of vLLM's operator tables includes the write to the cache, but in vLLM's own traces attention takes as long
 	// without it, for CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
 	kernels: kernels{
@@ -64,8 +64,8 @@ var vllm2024 = Engine{
 	lower: lowerPlain,
 	profile: analytic.Profile{
 		Name: "vllm-2024",
-		Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM 0.6.0 " +
-			"gained over 0.5.3 by its authors' account",
+		Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM " +
+			"0.6.0 gained over 0.5.3 by its authors' account",
 		Constants: defaults{roofline.HostStep: 2.1e-3}.set, Older: older, Reserve: 3.5e9,
 		Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds, Capability: 7, Acts: vllmRuns.Acts,
 			KV: vllmRuns.KV},
@@ -329,9 +329,8 @@ func vllmLaunch(d *Deployment) *args {
 	replicas, prefill := d.Replicas, fmt.Sprintf(" with --data-parallel-size %d", d.Prefill)
 	if d.Model.HasExperts() {
 		replicas, prefill = d.Sharing, ""
-		if more := d.servers(); more > 1 {
-			a.note("start %d of these servers behind a router: vLLM splits the experts over all replicas of one server", more)
-		}
+		a.noteIf(d.servers() > 1,
+			"start %d of these servers behind a router: vLLM splits the experts over all replicas of one server", d.servers())
 	}
 	a.above("--data-parallel-size", replicas)
 	a.when(d.EP > 1, "--enable-expert-parallel")
@@ -354,20 +353,7 @@ func vllmLaunch(d *Deployment) *args {
 		a.note("this is the server that decodes: start %d more for prefill, by the same command%s, and a proxy that sends each request to "+
 			"both in turn", d.Prefill, prefill)
 	}
-	if d.GPU.Vendor == google {
-		a.note("install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
-	}
+	a.noteIf(d.GPU.Vendor == google, "install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
 	a.nodes(d)
 	return a
-}
-
-// vllmImage is vLLM's container for the GPUs of a vendor.
-func vllmImage(vendor string) string {
-	switch vendor {
-	case amd:
-		return "vllm/vllm-openai-rocm:latest"
-	case google:
-		return "vllm/vllm-tpu:latest"
-	}
-	return "vllm/vllm-openai:latest"
 }

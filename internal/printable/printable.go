@@ -74,6 +74,22 @@ func ShellWord(w string) string {
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
+// CommandLine breaks a command before its flags, quoted for a shell.
+func CommandLine(list []string) string {
+	var b strings.Builder
+	for i, w := range list {
+		switch {
+		case i == 0:
+		case strings.HasPrefix(w, "-"):
+			b.WriteString(" \\\n  ")
+		default:
+			b.WriteByte(' ')
+		}
+		b.WriteString(ShellWord(w))
+	}
+	return b.String()
+}
+
 // Operand is a name or a path as an argument that no command takes for an option: one that begins with a dash has its folder before it.
 func Operand(s string) string {
 	if strings.HasPrefix(s, "-") {

@@ -257,8 +257,11 @@ const mostNotes = 1
 // briefNotes are the first remarks that the other lines do not say.
 func (e *Estimate) briefNotes() (notes []string) {
 	said := []string{"does not fit", "context of", "it fits with", "no split over", "no source gives the idle power"}
+	if text := e.Machine.Engine.Profile().Unmeasured; text != "" {
+		said = append(said, text)
+	}
 	for _, w := range e.Warnings {
-		if w != e.Machine.Engine.Profile().Unmeasured && !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
+		if !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
 			notes = append(notes, w)
 		}
 	}
