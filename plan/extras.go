@@ -49,7 +49,7 @@ func (s *search) steps(c *config, found incumbent) (budgets []int) {
 	if len(budgets) > 2 {
 		longest := s.stepping(c, slices.Max(budgets))
 		units := s.paidUnits(c, s.mostUnits(c, found))
-		if s.q.prepare(longest) == nil && s.q.rate()*longest.slower > shorterSteps*longest.steadies.UnpreemptedCapacity(units*c.DP) {
+		if s.q.prepare(longest) == nil && s.q.rate()*longest.slower > shorterSteps*longest.capacity(units) {
 			return nil
 		}
 	}
@@ -90,7 +90,7 @@ func (s *search) stepping(c *config, budget int) *config {
 	other := *c
 	other.steadies, other.Budget, other.server.Scheduler.Budget = nil, budget, budget
 	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
-		other.steadies, _ = c.steadies.WithBudget(budget)
+		other.steadies, _ = c.steadies.With(other.server.Scheduler)
 	}
 	if s.q.Prompt.Longest() > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
 		s.alone(&other)

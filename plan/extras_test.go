@@ -23,7 +23,7 @@ func TestCapacityOfSteps(t *testing.T) {
 				if s.q.prepare(other) != nil {
 					continue
 				}
-				rate := other.steadies.UnpreemptedCapacity(c.DP) / other.slower
+				rate := other.capacity(1) / other.slower
 				rates = append(rates, rate)
 			}
 			if n := len(rates) - 1; n > 0 {

@@ -443,7 +443,7 @@ func (s *search) dividedTPOT(c *config, units int) unit.Seconds {
 	if clients < replicas || clients%units == 0 || s.q.steps() < fewestSteps || s.q.Gen.Kind != "fixed" || s.q.prepare(c) != nil {
 		return 0
 	}
-	st, err := c.steadies.Concurrency(clients/replicas*c.DP, c.DP)
+	st, err := c.steadies.Clients(clients/replicas*c.DP, serving.Layout{Replicas: c.DP})
 	if err != nil {
 		return 0
 	}

@@ -14,7 +14,7 @@ func (s *search) limited(c *config, r Row, ok bool, found incumbent) (rows []Row
 	short := r // with the most replicas that are too few
 	if units := r.GPUs / c.GPUs; ok {
 		if short = (Row{}); units > c.least && s.q.By != Latency {
-			short, _ = s.unpreempted(c, units-1)
+			short, _ = s.steady(c, units-1)
 		}
 		if s.fewestGPUs() {
 			found.gpus = min(found.gpus, float64(r.GPUs-c.GPUs)) // at the same price the simpler deployment goes first
@@ -49,7 +49,7 @@ func (s *search) limiting(c *config, n int) *config {
 	other.Limit, other.Batch, other.server.Scheduler.MaxSeqs = n, n, n
 	other.steadies, other.waves = nil, nil
 	if s.q.Load.Concurrency == 0 && s.q.prepare(c) == nil {
-		other.steadies, _ = c.steadies.WithLimit(n)
+		other.steadies, _ = c.steadies.With(other.server.Scheduler)
 	}
 	return &other
 }

@@ -372,9 +372,9 @@ func (s *search) serve(c *config, found incumbent) (r Row, ok bool) {
 	}
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)
-		if r, ok = s.unpreempted(c, units); s.q.By == Energy && float64(r.JToken) > found.figure {
+		if r, ok = s.steady(c, units); s.q.By == Energy && float64(r.JToken) > found.figure {
 			return r, false // and more units take more energy
-		} else if ok && s.lasts(c, &r) {
+		} else if ok {
 			r = s.fewest(c, r, max(first, units-step/2), units)
 			s.expectBest(c, &r, found.figure)
 			return r, true
@@ -473,13 +473,6 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 
 // steady is the deployment with so many units, and whether it qualifies.
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
-	r, ok = s.unpreempted(c, units)
-	return r, ok && s.lasts(c, &r)
-}
-
-// unpreempted is steady, except that the rate may be beyond what the deployment answers for long: that takes longer to find out, and
-// a row that others beat anyway need not last.
-func (s *search) unpreempted(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
 	if target := s.q.Targets.TPOT; target > 0 && s.q.rate() == 0 {
@@ -510,7 +503,7 @@ func (s *search) tooSlow(c *config, r *Row, least unit.Seconds) {
 }
 
 // settled is a row of the deployment at its steady state, at the end of the interval that was asked
-// for, and whether it qualifies if it lasts.
+// for, and whether it qualifies.
 func (s *search) settled(c *config, r Row) (Row, bool) {
 	slow, err := s.q.state(c, &r, c.slower)
 	s.searched++
@@ -533,17 +526,10 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	return r, !s.falls(&r)
 }
 
-// lasts reports whether a row is stable at its rate, with preemption.
-func (s *search) lasts(c *config, r *Row) bool {
-	rate := s.q.rate()
-	if rate == 0 {
-		return true
-	}
-	err := c.steadies.Stable(rate*c.slower, r.layout())
-	if err != nil && s.nearer(unstable) {
-		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), unstable, nil})
-	}
-	return err == nil
+// capacity is the most requests a second that so many units answer.
+func (c *config) capacity(units int) float64 {
+	most, _ := c.steadies.Capacity(serving.Layout{Replicas: units * c.DP})
+	return most.Rate
 }
 
 // perToken is the energy of a generated token.

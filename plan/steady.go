@@ -63,7 +63,7 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 	if err := q.prepare(c); err != nil {
 		return nil, err
 	}
-	st, err := c.steadies.Unpreempted(q.rate()*x, r.layout()) // settled asks whether it is stable where a row qualifies
+	st, err := c.steadies.Rate(q.rate()*x, r.layout())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
 	if err := q.prepare(c); err != nil {
 		return nil, err
 	}
-	st, err := c.steadies.Concurrency(q.Load.Concurrency, replicas)
+	st, err := c.steadies.Clients(q.Load.Concurrency, serving.Layout{Replicas: replicas})
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +109,6 @@ func (s *search) hopeless(c *config) bool {
 		return false // nothing is too slow
 	}
 	st := c.steadies.Idle()
-	if st == nil {
-		return true
-	}
 	r := c.Row
 	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(c.slower), st.TPOT.Times(c.slower), st.E2E.Times(c.slower)
 	return s.q.late(&r)
@@ -168,8 +165,7 @@ func (s *search) decoders(c *config, prefill, first, last int) (r Row, ok bool) 
 		s.sized(&r, units)
 		r.Prefill, r.GPUs = c.DP*prefill, r.GPUs+c.GPUs*prefill
 		r.PerHour = unit.Dollars(float64(s.card.Price) * float64(r.GPUs))
-		r, good := s.settled(c, r)
-		return r, good && s.lasts(c, &r)
+		return s.settled(c, r)
 	}
 	near := min(max(s.card.GPU.GPUsPerNode/c.GPUs-prefill, 0), last)
 	for _, span := range [2][2]int{{first, near}, {max(first, near+1), last}} {

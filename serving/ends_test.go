@@ -127,13 +127,13 @@ func TestCancelled(t *testing.T) {
 		"clients": func(ctx context.Context) error {
 			all, err := busy.Steadies(ctx, uneven, uneven)
 			testkit.Must(t, err)
-			_, err = all.Concurrency(1<<20, 16)
+			_, err = all.Clients(1<<20, Layout{Replicas: 16})
 			return err
 		},
 		"waves": func(ctx context.Context) error {
 			all, err := busy.Steadies(ctx, Fixed(20000), Fixed(20001))
 			testkit.Must(t, err)
-			_, err = all.Concurrency(4999, 7)
+			_, err = all.Clients(4999, Layout{Replicas: 7})
 			return err
 		},
 		"capacity": func(ctx context.Context) error {

@@ -14,8 +14,8 @@ func TestReservedShareFalls(t *testing.T) {
 		c := newCluster(s, source, &Options{})
 		for c.step() {
 		}
-		if r := c.mixed[0]; r.expect > 1.01*expectLeast {
-			t.Errorf("%s: after 700 steps a share of %g is reserved, want %g", name, r.expect, expectLeast)
+		if r := c.mixed[0]; r.cache.expect > 1.01*expectLeast {
+			t.Errorf("%s: after 700 steps a share of %g is reserved, want %g", name, r.cache.expect, expectLeast)
 		}
 	}
 }

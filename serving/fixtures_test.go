@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"llmprof/analytic"
@@ -51,7 +52,39 @@ func poisson(rate float64, prompt, gen, requests int) Load {
 	return Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(prompt), Gen: Fixed(gen), Requests: requests, Seed: 1}
 }
 
-// loaded is the rate at a share of the capacity without preemption, up to 0.8 of the largest stable rate.
-func loaded(f *flow, share float64) float64 {
-	return min(share*f.unpreempted().Rate, 0.8*f.capacity().Rate)
+// loaded is the rate at a share of the largest stable rate, up to 0.8 of it.
+func loaded(f *flow, share float64) float64 { return min(share, 0.8) * f.capacity().Rate }
+
+// queue is one of the queues of a server.
+func (s *Server) queue(t testing.TB, prompt, gen Lengths) *flow {
+	t.Helper()
+	f, err := s.flow(context.Background(), prompt, gen, s.turns())
+	testkit.Must(t, err)
+	return f
+}
+
+// SteadyRate is the steady state of the server at a rate.
+func (s *Server) SteadyRate(ctx context.Context, rate float64, prompt, gen Lengths) (*Steady, error) {
+	all, err := s.Steadies(ctx, prompt, gen)
+	if err != nil {
+		return nil, err
+	}
+	return all.Rate(rate, s.Layout())
+}
+
+// SteadyConcurrency is the steady state of clients of the server that have one request each at a time.
+func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
+	all, err := s.Steadies(context.Background(), prompt, gen)
+	if err != nil {
+		return nil, err
+	}
+	return all.Clients(clients, s.Layout())
+}
+
+// agree holds a figure of the steady state to the simulated one.
+func agree(t *testing.T, what string, got, want, rel float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= rel*want) {
+		t.Errorf("%s: steady state %.4g, simulated %.4g (%+.1f %%)", what, got, want, 100*(got/want-1))
+	}
 }

@@ -18,9 +18,8 @@ type prices struct {
 	windows   []float64
 	pass      float64 // most tokens of a forward pass
 	drafted   bool
-	once      bool              // steps hardly come again: none is tabulated
 	curves    map[decode]*curve // curves of decode steps
-	known     map[mixture]Cost  // costs of other steps; nil where they hardly come again
+	known     map[mixture]Cost  // the latest other steps, by all that they have
 	last      decode            // the latest one, whose curve is along: most steps are like the one before
 	along     *curve
 	groups    []operator.Group
@@ -36,13 +35,20 @@ type decode struct {
 }
 
 func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
-	return &prices{predictor: p, windows: p.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
+	return &prices{predictor: p, windows: p.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{},
+		known: map[mixture]Cost{}}
 }
 
 // prices prices the steps of the server, of a pipeline those of one batch.
 func (s *Server) prices() *prices {
 	return newPrices(s.Predictor.OneBatch(), s.Scheduler.Pass, s.Drafts > 0)
 }
+
+// turns prices the steps of the server, of a pipeline a turn of all its batches.
+func (s *Server) turns() *prices { return newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0) }
+
+// mostKnown bounds how many steps are remembered.
+const mostKnown = 1 << 14
 
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
 type mixture struct {
@@ -53,11 +59,14 @@ type mixture struct {
 // again is mixed, unless an equal step was priced before.
 func (p *prices) again(groups []operator.Group, together float64) Cost {
 	m := mixture{together: together}
-	if p.known == nil || copy(m.groups[:], groups) < len(groups) {
+	if copy(m.groups[:], groups) < len(groups) {
 		return p.mixed(groups, together)
 	}
 	c, ok := p.known[m]
 	if !ok {
+		if len(p.known) >= mostKnown {
+			clear(p.known)
+		}
 		c = p.mixed(groups, together)
 		p.known[m] = c
 	}
@@ -197,9 +206,15 @@ func (b *batch) tokens(drafts int) float64 {
 func (p *prices) cost(b *batch, drafts int) Cost {
 	fresh := float64(1 + drafts)
 	onePass := p.pass == 0 || float64(b.decodes)*fresh <= p.pass
-	if window := b.window(); len(b.chunks) == 0 && window >= 0 && onePass && !p.once {
+	if window := b.window(); len(b.chunks) == 0 && window >= 0 && onePass {
 		return p.decode(decode{b.decodes, 1 + drafts, b.together, window}, b.past)
 	}
+	return p.again(p.groupsOf(b, drafts), b.together)
+}
+
+// groupsOf is a batch as groups of sequences, until the next call.
+func (p *prices) groupsOf(b *batch, drafts int) []operator.Group {
+	fresh := float64(1 + drafts)
 	p.groups = p.groups[:0]
 	switch {
 	case b.decodes == 0:
@@ -217,7 +232,7 @@ func (p *prices) cost(b *batch, drafts int) Cost {
 		g.Past, g.New, g.Logits, g.Drafted = g.Past/g.Batch, fresh, fresh, p.drafted
 	}
 	p.groups = append(p.groups, b.chunks...)
-	return p.again(p.groups, b.together)
+	return p.groups
 }
 
 // A curve is a cost over the context, linear between knots.

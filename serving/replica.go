@@ -37,6 +37,7 @@ type replica struct {
 	peers   []*replica // replicas that share its experts, itself among them: their steps run side by side
 	front   frontend
 	rules   *engine.Scheduler
+	policy  policy
 	prices  *prices
 	draft   *prices
 	room    *room
@@ -44,15 +45,14 @@ type replica struct {
 	random  *rand.Rand
 	only    bool // it prefills and hands over
 	longest int  // tokens of a sequence, prompt and answer
-	unsent  bool // its tokens go to nobody, as of one that is followed for its steps
 
 	waiting queue
 	running []*sequence
-	due     int     // tokens that the running sequences still generate
-	expect  float64 // share of them that SGLang reserves room for
-	planned int     // blocks of all running sequences at their longest
+	cache   occupancy
 
 	batch      batch
+	budget     int                               // tokens that the step which is formed still takes
+	formed     struct{ now, known unit.Seconds } // when it begins, and until when requests had to come for it
 	pipe       *pipeline
 	busy       bool
 	overlaps   bool         // the step is formed before the one before it has ended
@@ -70,46 +70,24 @@ type replica struct {
 	cost      Cost
 	tokens    int
 	preempted int
-	ahead     []foreseen  // steps that were worked out ahead
 	refused   []*sequence // sequences that can never begin, until the cluster takes them
 }
-
-// New token ratio of SGLang: it begins at 0.7 and falls to 0.14 of that within 600 steps
-// without a retraction (python/sglang/srt/managers/schedule_policy.py).
-const (
-	expectFirst = 0.7
-	expectLeast = 0.098
-	expectFalls = (expectFirst - expectLeast) / 600
-	expectClip  = 4096 // tokens of its own answer that a request has to have room for
-)
 
 // form makes the next step of what had arrived when it was formed. It reports whether there is one.
 func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
 	r.gains, r.spare = r.spare[:0], r.gains
 	r.ending, r.spareEnd = r.spareEnd[:0], r.ending
-	r.tokens = 0
-	budget, preempted := r.rules.Budget, r.preempted
-	r.continueRunning(&budget, now, !r.rules.Mixed)
-	if preempted == r.preempted {
-		r.admit(&budget, now, formed)
-	}
-	if r.batch.empty() && !r.rules.Mixed {
-		r.continueRunning(&budget, now, false)
-	}
+	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, formed
+	r.policy.form(r)
 	if len(r.batch.chunks) == 0 && r.batch.decodes > 0 {
-		r.settles()
+		r.policy.decoded(&r.cache, 1)
 	}
 	return !r.batch.empty()
 }
 
-// settles lowers the share of the answers that SGLang reserves room for, at a step that only decodes: update_running_batch of its scheduler
-// (python/sglang/srt/managers/scheduler.py) runs where no prompts do, with mixed chunks or without.
-func (r *replica) settles() {
-	if r.rules.Admission == engine.ForExpected {
-		r.expect = max(r.expect-expectFalls, expectLeast)
-	}
-}
+// empty reports whether the step has nothing to do.
+func (r *replica) empty() bool { return r.batch.empty() }
 
 // launch starts the step that was formed before now, beside those of its peers: all take as long as the longest.
 func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
@@ -175,14 +153,15 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 	return sum
 }
 
-// continueRunning gives the running sequences their tokens, in the order in which they
-// began; prompts says that those that decode have to wait.
-func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
-	kept, plain := r.running[:0], !prompts && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only && r.pipe == nil
+// continues gives the running sequences their tokens, in the order in which they began; without decode those that do have to wait. It
+// reports whether a sequence was preempted.
+func (r *replica) continues(decode bool) (preempted bool) {
+	kept, plain, before, now := r.running[:0], decode && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only && r.pipe == nil,
+		r.preempted, r.formed.now
 	for i := 0; i < len(r.running); i++ {
 		if plain {
-			n := r.decodeLeading(r.running[i:], *budget, now)
-			*budget -= n
+			n := r.decodeLeading(r.running[i:], r.budget, now)
+			r.budget -= n
 			if len(kept) == i { // all before go on
 				kept = r.running[:i+n]
 			} else {
@@ -198,24 +177,25 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 		if decodes {
 			n = min(n+r.server.Drafts, max(r.longest-q.computed, n)) // drafts go no further than a sequence may
 		}
-		n = min(n, *budget)
-		if n == 0 || q.ready > now || decodes && (prompts || r.pipe != nil && q.turn > r.pipe.turn) {
+		n = min(n, r.budget)
+		if n == 0 || q.ready > now || decodes && (!decode || r.pipe != nil && q.turn > r.pipe.turn) {
 			kept = append(kept, q)
 			continue
 		}
 		if !r.grow(q, n, i, now) {
 			break // it was the last one, and was preempted itself
 		}
-		*budget -= n
+		r.budget -= n
 		if !r.advance(q, n, decodes) {
 			kept = append(kept, q)
 		}
 	}
 	clear(r.running[len(kept):])
 	r.running = kept
+	return r.preempted > before
 }
 
-// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continueRunning does for sequences
+// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continues does for sequences
 // that get the block that they need and go on after the step, which most sequences of most steps are.
 func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (n int) {
 	past := r.batch.past
@@ -230,11 +210,9 @@ func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (
 	}
 	r.batch.past = past
 	r.batch.decodes += n
-	r.due -= n
+	r.cache.due -= float64(n)
 	r.tokens += n
-	if !r.unsent {
-		r.gains = append(r.gains, all[:n]...)
-	}
+	r.gains = append(r.gains, all[:n]...)
 	return n
 }
 
@@ -290,7 +268,7 @@ func (r *replica) preempt(q *sequence, now unit.Seconds) {
 	} else {
 		q.computed, q.kept = 0, false
 	}
-	r.expect = max(r.expect, 0.5*(expectFirst+expectLeast))
+	r.policy.preempted(&r.cache)
 	r.waiting.pushFront(q)
 }
 
@@ -304,20 +282,21 @@ func (r *replica) leave(q *sequence) {
 	r.pool.free += q.blocks
 	r.pool.release(q.Request.Hashes[:q.shared])
 	q.blocks, q.shared, q.holds = 0, 0, 0
-	r.due -= q.Request.Gen - q.generated
-	r.planned -= r.room.of(q.Request.Prompt + q.Request.Gen)
+	r.cache.due -= float64(q.Request.Gen - q.generated)
+	r.cache.planned -= float64(r.room.of(q.Request.Prompt + q.Request.Gen))
 }
 
 // admit lets waiting sequences begin, in their order.
-func (r *replica) admit(budget *int, now, formed unit.Seconds) {
-	for *budget > 0 && len(r.running) < r.rules.MaxSeqs {
+func (r *replica) admit() {
+	now, formed := r.formed.now, r.formed.known
+	for r.budget > 0 && len(r.running) < r.rules.MaxSeqs {
 		q := r.waiting.front()
 		if q == nil || q.arrived > formed || q.ready > now {
 			return
 		}
 		gpu, host := r.hits(q)
-		n := min(q.goal-r.found(q, gpu+host), *budget)
-		if r.rules.Whole && q.goal-r.found(q, gpu+host) > *budget && !r.batch.empty() {
+		n := min(q.goal-r.found(q, gpu+host), r.budget)
+		if r.rules.Whole && q.goal-r.found(q, gpu+host) > r.budget && !r.batch.empty() {
 			return
 		}
 		if !r.fits(q, gpu) {
@@ -339,7 +318,7 @@ func (r *replica) admit(budget *int, now, formed unit.Seconds) {
 			r.running = append(r.running, q)
 			continue
 		}
-		*budget -= n
+		r.budget -= n
 		if !r.advance(q, n, q.decoding()) {
 			r.running = append(r.running, q)
 		}
@@ -374,17 +353,10 @@ func (r *replica) found(q *sequence, hashes int) int {
 
 // fits reports whether a waiting sequence may begin.
 func (r *replica) fits(q *sequence, gpu int) bool {
-	left := q.Request.Gen - q.generated
-	need := r.room.of(q.goal) - gpu*r.entryBlocks(q)
-	room := r.pool.available() - r.server.kept(r.pool.total)
-	room -= r.pool.idleOf(q.Request.Hashes[:gpu])
-	switch r.rules.Admission {
-	case engine.ForAll:
-		return need <= room && r.planned+r.room.of(q.Request.Prompt+q.Request.Gen) <= r.pool.total
-	case engine.ForExpected:
-		return need <= room && (len(r.running) == 0 || need+r.room.of(int(float64(r.due)*r.expect)+min(left, expectClip)) <= room)
-	}
-	return need <= room
+	r.cache.running = len(r.running)
+	r.cache.room = float64(r.pool.available() - r.server.kept(r.pool.total) - r.pool.idleOf(q.Request.Hashes[:gpu]))
+	return r.policy.admits(&r.cache, &claim{need: float64(r.room.of(q.goal) - gpu*r.entryBlocks(q)),
+		longest: float64(r.room.of(q.Request.Prompt + q.Request.Gen)), left: float64(q.Request.Gen - q.generated)})
 }
 
 // start gives a sequence what the caches have of it.
@@ -394,8 +366,8 @@ func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
 		q.Cached = found
 	}
 	q.computed = found
-	r.due += q.Request.Gen - q.generated
-	r.planned += r.room.of(q.Request.Prompt + q.Request.Gen)
+	r.cache.due += float64(q.Request.Gen - q.generated)
+	r.cache.planned += float64(r.room.of(q.Request.Prompt + q.Request.Gen))
 	if gpu+host > 0 {
 		r.pool.must(r.pool.use(q.Request.Hashes[:gpu+host]))
 		q.shared = gpu + host
@@ -430,11 +402,9 @@ func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
 	q.computed += q.gain
 	q.goal = q.computed + 1
 	q.generated += q.gain
-	r.due -= q.gain
+	r.cache.due -= float64(q.gain)
 	r.tokens += q.gain
-	if !r.unsent {
-		r.gains = append(r.gains, q)
-	}
+	r.gains = append(r.gains, q)
 	if r.pipe != nil {
 		q.turn = r.pipe.turn + r.pipe.most()
 	}
@@ -504,9 +474,6 @@ func (w *queue) front() *sequence {
 	}
 	return w.ring[w.head]
 }
-
-// at is the sequence with i others before it.
-func (w *queue) at(i int) *sequence { return w.ring[(w.head+i)%len(w.ring)] }
 
 func (w *queue) popFront() {
 	w.ring[w.head] = nil

@@ -155,11 +155,10 @@ func (r *Result) step(one *replica, o *Options) {
 	r.busy += t
 	running := float64(len(one.running) + len(one.ending))
 	r.running += running * t
-	if o.sums {
+	used := 1 - float64(one.pool.available())/float64(one.pool.total)
+	if r.cache += used * t; o.sums {
 		return
 	}
-	used := 1 - float64(one.pool.available())/float64(one.pool.total)
-	r.cache += used * t
 	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
 

@@ -24,9 +24,8 @@ type Options struct {
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
 
-	sums     bool    // sums over all replicas alone: no figures of requests, and no timeline
-	stepwise bool    // no step is worked out ahead
-	priced   *prices // steps that were priced before; nil without any
+	sums   bool    // sums over all replicas alone: no figures of requests, and no timeline
+	priced *prices // steps that were priced before; nil without any
 }
 
 // A cluster is the replicas of a server and what happens next to them.
@@ -48,7 +47,6 @@ type cluster struct {
 	turns     map[*replica]int  // turns of the replicas that prefill and of those that decode, by the first replica of each
 	now       unit.Seconds
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
-	copies    []replica    // copies of replicas whose steps are being worked out ahead
 	fresh     []sequence   // memory for requests
 	toClient  func(*sequence, unit.Seconds)
 }
@@ -139,9 +137,11 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if s.Drafter != nil {
 		draft = newPrices(s.Drafter, 0, false)
 	}
+	blocksOf := func(tokens float64) float64 { return float64(r.of(int(tokens))) }
 	for i := range decode + prefill {
 		one := &replica{
-			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, longest: c.longest, expect: expectFirst,
+			server: s, index: i, front: front, rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: priced, draft: draft, room: r,
+			cache: occupancy{blocks: float64(r.blocks), expect: expectFirst, of: blocksOf}, longest: c.longest,
 			only: i >= decode, stopped: -analytic.Window,
 			pipe: s.pipeline(), pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
@@ -234,14 +234,14 @@ func (c *cluster) step() bool {
 	case cacheComes:
 		q := c.handovers.next().what
 		who = c.route(c.mixed, q)
-		c.catchUp(who.peers, c.now, 0)
 		c.enter(who, q)
 	default:
-		c.catchUp(who.peers, c.now, 0)
 		c.happens(who, next.what)
 	}
 	if who != nil {
-		c.settle(who)
+		for _, p := range who.peers {
+			c.next[p.index] = p.upcoming()
+		}
 	}
 	return true
 }
@@ -293,7 +293,6 @@ func (c *cluster) arrive() (to *replica) {
 		c.fresh = c.fresh[1:]
 		q.Index, q.Request, q.goal = index, req, req.Prompt
 		to = c.route(c.first, q)
-		c.catchUp(to.peers, c.now, 0)
 		if to.front.free() {
 			c.enter(to, q)
 			break

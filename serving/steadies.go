@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -15,48 +16,43 @@ type Layout struct {
 	Link       unit.BytesPerSec // by which one GPU hands it over
 }
 
+// Layout is the replicas of a server.
+func (s *Server) Layout() Layout { return Layout{s.Replicas, s.Prefillers, s.Link} }
+
 // Steadies are the steady states of a server at any rate or with any number of clients, with any number of replicas, which
 // share the times of its steps. It is for one goroutine, and for the time until its context ends: what is asked then is the error of that.
 type Steadies struct {
-	ctx      context.Context
-	server   Server
-	flow     *flow // of replicas that prefill and decode
-	prompt   Lengths
-	gen      Lengths
-	firsts   map[[2]float64]*Steady // of prefillers, by their rate and number
-	prefill  *flow                  // of replicas that only prefill
-	decode   *flow                  // of replicas that get the cache of every prompt
-	known    stepCosts
-	priced   *prices // steps of simulated waves
-	stepwise bool    // they are simulated step by step
-	events   *int    // that closed loops may still be simulated for; nil where these are not bounded
+	ctx             context.Context
+	server          Server
+	prompt, gen     Lengths
+	prices          *prices
+	flow            *flow                  // of replicas that prefill and decode
+	prefill, decode *flow                  // of replicas that only prefill, and of those that get the cache of every prompt
+	firsts          map[[2]float64]*Steady // of prefillers, by their rate and number
+	events          *int                   // that closed loops may still be simulated for; nil where these are not bounded
 }
 
 // Steadies prepares for steady states with requests of these lengths.
 func (s *Server) Steadies(ctx context.Context, prompt, gen Lengths) (*Steadies, error) {
-	return s.steadies(ctx, prompt, gen, stepCosts{})
+	if s.Predictor == nil {
+		return nil, s.Check()
+	}
+	return s.steadies(ctx, prompt, gen, s.turns())
 }
 
-func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known stepCosts) (*Steadies, error) {
-	f, err := s.flowWith(ctx, prompt, gen, known)
+func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known *prices) (*Steadies, error) {
+	f, err := s.flow(ctx, prompt, gen, known)
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{ctx: ctx, server: *s, flow: f, prompt: prompt, gen: gen, firsts: map[[2]float64]*Steady{}, known: known}, nil
+	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, firsts: map[[2]float64]*Steady{}}, nil
 }
 
-// WithBudget is the steady states of the server with steps of so many tokens at most. Both share the times of their steps.
-func (t *Steadies) WithBudget(tokens int) (*Steadies, error) {
+// With is the steady states of the server with another scheduler. Both share the times of their steps.
+func (t *Steadies) With(rules engine.Scheduler) (*Steadies, error) {
 	other := t.server
-	other.Scheduler.Budget = tokens
-	return other.steadies(t.ctx, t.prompt, t.gen, t.known)
-}
-
-// WithLimit is the steady states of the server with so many sequences at once at most. Both share the times of their steps.
-func (t *Steadies) WithLimit(sequences int) (*Steadies, error) {
-	other := t.server
-	other.Scheduler.MaxSeqs = sequences
-	return other.steadies(t.ctx, t.prompt, t.gen, t.known)
+	other.Scheduler = rules
+	return other.steadies(t.ctx, t.prompt, t.gen, t.flow.prices)
 }
 
 // During lets a context end what is asked from now on.
@@ -77,63 +73,51 @@ func (t *Steadies) halted(err *error) {
 	}
 }
 
-// Rate is the steady state with Poisson arrivals at a rate. A rate that is not stable is an error that names the largest that is.
-func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
-	if err := t.Stable(rate, l); err != nil {
-		return nil, err
-	}
-	st, err := t.Unpreempted(rate, l)
-	if err == nil {
-		st.Capacity, err = t.Capacity(l)
-	}
-	return st, err
-}
-
-// check refuses rates and layouts that no steady state is of, and prepares for the layout.
-func (t *Steadies) check(rate float64, l *Layout) error {
-	if err := CheckRate(rate); err != nil {
-		return err
-	}
+// check refuses layouts that no steady state is of, and prepares for the others.
+func (t *Steadies) check(l *Layout) error {
 	switch {
-	case l.Prefillers == 0:
+	case l.Prefillers == 0 || t.prefill != nil:
 		return nil
 	case t.gen.MeanLength() < 2:
 		return fmt.Errorf("answers of %g tokens leave nothing to decode elsewhere", t.gen.MeanLength())
 	case l.Link <= 0:
 		return fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
 	}
-	return t.pools()
+	return t.disaggregate()
 }
 
-// Unpreempted is Rate without its check that the rate is stable with preemption, which takes longer than the state itself: Stable checks
-// it. A rate beyond the capacity without preemption is an error here too.
-func (t *Steadies) Unpreempted(rate float64, l Layout) (st *Steady, err error) {
+// Rate is the steady state with Poisson arrivals at a rate. A rate that is not stable is an error that names the largest that is.
+func (t *Steadies) Rate(rate float64, l Layout) (st *Steady, err error) {
 	defer t.halted(&err)
-	if err := t.check(rate, &l); err != nil {
+	if err := CheckRate(rate); err != nil {
+		return nil, err
+	}
+	if err := t.check(&l); err != nil {
 		return nil, err
 	}
 	if l.Prefillers > 0 {
-		return t.disaggregated(rate, &l)
+		st, err = t.disaggregated(rate, &l)
+	} else if st, err = t.open(t.flow, rate, l.Replicas); err == nil {
+		st, err = t.flow.complete(st, rate, l.Replicas)
 	}
-	if st, err = t.open(t.flow, rate, l.Replicas); err != nil {
-		return nil, err
+	if err == nil {
+		st.Capacity, err = t.Capacity(l)
 	}
-	return t.flow.complete(st, rate, l.Replicas)
+	return st, err
 }
 
-// open is the steady state of one of the replicas of one kind.
+// open is the steady state of one of the queues of one kind.
 func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
-	if c := f.unpreempted(); rate >= f.units(replicas)*c.Rate {
+	units := f.units(replicas)
+	if c := f.capacity(); rate >= units*c.Rate {
 		return nil, t.overloaded(f, rate, replicas, c)
 	}
-	f.behindRouter(f.units(replicas))
-	st := f.open(rate / f.units(replicas))
-	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
-		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of "+
-			"which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
+	f.behindRouter(units)
+	if f.simulates(rate / units) {
+		return t.opened(f, rate/units)
 	}
-	st.pipelined = f.server.Predictor.Par.MicroBatches > 1
-	st.brief = st.pipelined && f.shortAnswers(rate/f.units(replicas))
+	st := f.sample(rate/units, f.jobs(rate/units))
+	st.apiLoad = f.front.load(rate/units, f.gen) / f.peers
 	return st, nil
 }
 
@@ -141,77 +125,31 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 func (t *Steadies) Capacity(l Layout) (c Capacity, err error) {
 	defer t.halted(&err)
 	if l.Prefillers == 0 {
-		return t.flow.capacityOf(l.Replicas), nil
+		return t.flow.rateOf(l.Replicas), nil
 	}
-	if err := t.pools(); err != nil {
-		return Capacity{}, err
+	if err := t.check(&l); err != nil {
+		return c, err
 	}
-	c = t.decode.capacityOf(l.Replicas)
-	if first := t.prefill.prefillCapacity(l.Prefillers); first.Rate < c.Rate {
+	c = t.decode.rateOf(l.Replicas)
+	if first := t.prefill.rateOf(l.Prefillers); first.Rate < c.Rate {
 		return first, nil
 	}
 	return c, nil
 }
 
-// UnpreemptedCapacity is the largest rate of so many replicas that prefill and decode where no sequence is preempted. It takes less work
-// than Capacity.
-func (t *Steadies) UnpreemptedCapacity(replicas int) float64 {
-	return t.flow.unpreempted().Rate * t.flow.units(replicas)
-}
-
-// Stable refuses a rate that a layout cannot answer.
-func (t *Steadies) Stable(rate float64, l Layout) (err error) {
-	defer t.halted(&err)
-	if err := t.check(rate, &l); err != nil {
-		return err
-	}
-	f := t.flow
-	if l.Prefillers > 0 {
-		f = t.decode
-	}
-	if c := f.capacity(); rate >= f.units(l.Replicas)*c.Rate {
-		return t.overloaded(f, rate, l.Replicas, c)
-	}
-	return nil
-}
-
-// Concurrency is the steady state of a closed loop of clients that have one request each at a time, without the capacity.
-func (t *Steadies) Concurrency(clients, replicas int) (st *Steady, err error) {
+// Clients is the steady state of a closed loop of clients that have one request each at a time.
+func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 	defer t.halted(&err)
 	if err := CheckClients(clients); err != nil {
 		return nil, err
 	}
-	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
-	if st, err = t.loop(min(clients, limit), replicas); err != nil {
-		return nil, err
-	}
-	if more := float64(clients-limit) / t.flow.units(replicas); more > 0 {
-		longer := unit.Seconds(more / st.Rate)
-		st.TTFT, st.E2E, st.Waiting = st.TTFT+longer, st.E2E+longer, st.Waiting+more
-	}
-	return t.flow.complete(st, st.Rate*t.flow.units(replicas), replicas)
-}
-
-// crowd is how many times as many clients as sequences run at once keep a server busy at all times. Those beyond wait for longer and
-// change nothing else.
-const crowd = 6
-
-// loop is the steady state of one queue of a closed loop. Requests that are alike stay together in waves, unless their drafts are accepted
-// at random.
-func (t *Steadies) loop(clients, replicas int) (*Steady, error) {
-	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 && !t.server.gainsVary() {
-		return t.waves(clients, replicas)
-	}
-	return t.closed(clients, replicas)
-}
-
-// Clients is Concurrency with the capacity.
-func (t *Steadies) Clients(clients int, l Layout) (*Steady, error) {
 	if l.Prefillers > 0 {
 		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", l.Prefillers)
 	}
-	st, err := t.Concurrency(clients, l.Replicas)
-	if err == nil {
+	if st, err = t.clients(clients, l.Replicas); err != nil {
+		return nil, err
+	}
+	if st, err = t.flow.complete(st, st.Rate*t.flow.units(l.Replicas), l.Replicas); err == nil {
 		st.Capacity, err = t.Capacity(l)
 	}
 	return st, err
@@ -220,8 +158,11 @@ func (t *Steadies) Clients(clients int, l Layout) (*Steady, error) {
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
 func (t *Steadies) Idle() *Steady {
 	t.flow.behindRouter(1)
-	return t.flow.product(1e-6)
+	return t.flow.sample(1e-6, fewIdle)
 }
+
+// fewIdle is how many requests are followed that meet no other.
+const fewIdle = 64
 
 // overloaded says that so many replicas of one kind cannot answer a rate.
 func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) error {
@@ -240,4 +181,68 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
 		"sequences at once%s)%s",
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, where, why)
+}
+
+// Replicas that prefill and replicas that decode are two queues in tandem: the second has the first's departures as its arrivals, which
+// are taken for a Poisson process, and the KV cache of a prompt goes over a link between both.
+
+// disaggregate prepares the two kinds of replicas of a disaggregated server.
+func (t *Steadies) disaggregate() (err error) {
+	first, known := t.server, t.flow.prices
+	if first.Drafts > 0 {
+		first.Drafts, first.Drafter = 0, nil
+		known = first.turns()
+	}
+	if t.prefill, err = first.flow(t.ctx, t.prompt, Fixed(1), known); err != nil {
+		return err
+	}
+	if t.decode, err = t.server.flow(t.ctx, t.prompt, t.gen, t.flow.prices); err != nil {
+		return err
+	}
+	t.decode.handed = true
+	return nil
+}
+
+// disaggregated is the steady state of replicas that prefill, and of those that decode.
+func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
+	replicas, prefillers := float64(l.Replicas), float64(l.Prefillers)
+	rest, err := t.open(t.decode, rate, l.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	rest.E2E += t.server.Predictor.SequenceBytes(t.prompt.MeanLength()).Over(l.Link)
+	first, err := t.firstTokens(rate, l.Prefillers)
+	if err != nil {
+		return nil, err
+	}
+	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)),
+		Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad}
+	if st, err = t.decode.complete(st, rate, l.Replicas); err != nil {
+		return nil, err
+	}
+	mean := func(a, b float64) float64 { return (a*prefillers + b*replicas) / (prefillers + replicas) }
+	st.Cache, st.Utilization = mean(first.Cache, rest.Cache), mean(first.Utilization, rest.Utilization)
+	// By Little's law; those that are handed over have their first token.
+	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT)
+	if gpus, price := t.server.Predictor.Replica(); price > 0 {
+		st.Cost = unit.Dollars(float64(price) * float64(gpus) * (replicas + prefillers) / 3600 / rate)
+	}
+	return st, nil
+}
+
+// firstTokens is one queue of replicas that only prefill: each of its steps has the prompts that came before it was formed.
+func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
+	key := [2]float64{rate, float64(replicas)}
+	if st, ok := t.firsts[key]; ok {
+		return st, nil
+	}
+	if c := t.prefill.rateOf(replicas); rate >= c.Rate {
+		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill "+
+			"(replicas that prefill: %d)", rate, c.Rate, replicas)
+	}
+	units := t.prefill.units(replicas)
+	t.prefill.behindRouter(math.Ceil(units))
+	st := t.prefill.sample(rate/units, t.prefill.jobs(rate/units))
+	t.firsts[key] = st
+	return st, nil
 }

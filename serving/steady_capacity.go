@@ -1,13 +1,8 @@
 package serving
 
 import (
-	"math"
-
-	"llmprof/analytic/engine"
+	"slices"
 )
-
-// The largest stable rate is that at which requests are answered where some always wait: sequences then run at the most that fit, prompts
-// fill the budget of each step, or the API server has work at all times (λ·E[S] < 1 for each of them).
 
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
@@ -16,158 +11,83 @@ type Capacity struct {
 	Running int     `json:"running_replica"` // sequences of one replica that fit at once
 }
 
-// prefillCapacity is the largest stable rate of so many replicas that only prefill.
-func (f *flow) prefillCapacity(replicas int) Capacity {
-	return Capacity{Rate: f.units(replicas) / f.level(0).each(), Bound: "prefill", Running: f.most / int(f.peers)}
-}
-
-// unpreempted is the largest stable rate where no sequence is preempted.
-func (f *flow) unpreempted() Capacity {
-	if f.limits.Rate > 0 {
-		return f.limits
-	}
-	defer f.behindRouter(float64(f.stages))
-	f.behindRouter(1)
-	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
-	p := f.level(f.most)
-	packed := f.packed()
-	ceiling := min(1/max(p.each(), f.level(0).each()), packed) // prompts a second where steps are full of them
-	if f.handed {
-		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
-	}
-	var low float64
-	if float64(f.most*(1+f.server.Drafts)) < float64(f.server.Scheduler.Budget) || math.IsInf(packed, 1) {
-		low = min(f.full(ceiling), ceiling)
-	} else { // steps have no room for a token of each sequence that fits, and fewer decode
-		low = min(packed, 1/f.level(0).each())
-	}
-	switch {
-	case low > 0.97*ceiling && !f.handed:
-		c.Bound = "prefill"
-	case f.most > 1:
-		// Half as many sequences would give nearly the same rate: steps are as long as they have sequences.
-		half := f.level(f.most / 2)
-		if d := float64(half.decode.Time) / float64(p.decode.Time); d < 0.55 {
-			c.Bound = "compute"
-		}
-	}
-	if most := f.peers / f.front.load(1, f.gen/2); most < low { // tokens that wait are sent together
-		low, c.Bound = most, "API server"
-	}
-	c.Rate = low
-	f.limits = c
-	return c
-}
-
-// full is the rate, up to a ceiling, at which the sequences of a full replica end as fast as requests come: each of its steps has as many
-// prompts as sequences end with it.
-func (f *flow) full(ceiling float64) float64 {
-	if f.steps == 0 { // answers of one token end with their prompt
-		return ceiling
-	}
-	p := f.level(f.most)
-	ends := float64(f.most) / f.steps
-	time, _, _ := p.prompts(0, ends)
-	rate := ends / (float64(p.decode.Time) + max(time, 0)) // further steps may hide more launches than they take
-	if c := p.with(ends); c.Waits == 0 {
-		return min(rate, ceiling)
-	}
-	before, off := 0.0, 0.0
-	for range 8 {
-		if rate >= ceiling {
-			return ceiling
-		}
-		decode := f.solve(p, rate, false).decode
-		if math.IsInf(decode, 1) {
-			return rate
-		}
-		more := ends/decode - rate
-		if math.Abs(more) < 1e-3*rate {
-			return rate + more
-		}
-		next := rate + more/2
-		if before > 0 && off != more { // on the line through the last two
-			next = rate - more*(rate-before)/(more-off)
-		}
-		before, off, rate = rate, more, min(max(next, rate/2), 2*rate)
-	}
-	return rate
-}
-
-// packing is the prompts of a step whose budget they use up beside a token of each sequence that decodes, and the number of those
-// sequences. The number is +Inf where more sequences would decode than fit.
-func (f *flow) packing() (prompts, decodes float64) {
-	if !f.server.Scheduler.Mixed || f.handed {
-		return 0, math.Inf(1)
-	}
-	for range 8 {
-		prompts = f.left(int(decodes), 0) / f.uncached.mean
-		if decodes = f.steps * prompts; decodes >= float64(f.most) {
-			return 0, math.Inf(1)
-		}
-	}
-	return prompts, decodes
-}
-
-// packed is the rate of prompts where the budget of every step is used up, +Inf where more sequences would decode than fit.
-func (f *flow) packed() float64 {
-	prompts, decodes := f.packing()
-	if prompts == 0 {
-		return math.Inf(1)
-	}
-	n := int(decodes)
-	c := f.pass(n, f.left(n, 0), 0)
-	time := c.Time
-	if f.server.Scheduler.Async { // launches are hidden behind the step before, or all that there is
-		time = max(c.Time-c.Waits, c.Before+c.Launch)
-	}
-	return prompts / float64(time)
-}
-
 // preemption is what bounds the rate of a server whose sequences outgrow the KV cache.
 const preemption = "preemption"
 
-// outgrows reports whether as many sequences as run at once may need more blocks than there are. Where the prompts of steps use up their
-// budget, fewer run than fit, however many requests wait.
-func (f *flow) outgrows() bool {
-	switch f.server.Scheduler.Admission {
-	case engine.ForPrompt, engine.ForExpected:
-		_, decodes := f.packing()
-		n := min(float64(f.most), decodes)
-		return n*f.held+4*math.Sqrt(n*f.varies) > 1
-	}
-	return false
-}
+// Jobs of which the path of a full server counts: generations of the sequences that run at once, and a number at least.
+const fullGenerations, fewestFull = 24, 2000
 
-// capacity is the largest stable rate, with preemption: that of a saturated replica where sequences may outgrow the cache.
+// capacity is the largest stable rate: that at which a queue answers requests of which some always wait. A scheduler that admits a sequence
+// with room for less than its whole answer fills the KV cache then: sequences outgrow it, and the youngest are preempted and computed
+// again, so that it answers less than one whose sequences just fit. At a rate between the two a server runs well until its cache is full
+// for the first time, and its queue grows from then on.
 func (f *flow) capacity() Capacity {
-	if f.stable.Rate > 0 {
-		return f.stable
+	if f.largest.Rate > 0 {
+		return f.largest
 	}
-	c := f.unpreempted()
-	if !f.outgrows() {
-		f.stable = c
-		return c
+	n := min(max(fullGenerations*f.most, fewestFull), mostJobs)
+	all := f.drawJobs(n)
+	defer jobBuffers.Put(all)
+	steps := 0.0
+	for i := range *all {
+		v := &(*all)[i]
+		steps += float64(v.steps) / float64(n)
+		if i < f.most { // the first ones are of all ages
+			v.done = int32(float64(v.steps) * float64(i) / float64(f.most))
+		}
 	}
-	rate := f.saturated()
-	if f.ctx.Err() != nil {
-		return Capacity{}
+	w := f.newPath(*all)
+	w.follow(n / 2) // groups of sequences that began together have formed
+	time := w.now - w.sums.begin
+	c := Capacity{Running: f.most / int(f.peers), Rate: w.sums.firsts / time}
+	if steps > 0 {
+		c.Rate = w.sums.gained / steps / time
 	}
-	if rate < alikeRates*c.Rate {
-		c.Rate, c.Bound = rate, preemption
-	} else if c.Bound == "KV blocks" {
-		c.Rate = min(rate, c.Rate)
+	c.Bound = f.bound(w)
+	if most := f.peers / f.front.load(1, f.gen/2); most < c.Rate { // tokens that wait are sent together
+		c.Rate, c.Bound = most, "API server"
 	}
-	f.stable = c
+	if f.ctx.Err() == nil {
+		f.largest = c
+	}
 	return c
 }
 
-// alikeRates is the ratio from which on the rate of a saturated replica, which is known to some percent, is not called lower than another.
-const alikeRates = 0.97
+// bound is what requests of a full server wait for most often.
+func (f *flow) bound(w *path) string {
+	often := slices.Index(w.waits[:], slices.Max(w.waits[:]))
+	if often == forTokens {
+		return "prefill"
+	}
+	if f.most > 1 { // where half as many sequences would give nearly the same rate steps are as long as they have sequences
+		half, all := f.pass(f.most/2, 0), f.pass(f.most, 0)
+		if float64(half.Time) < 0.55*float64(all.Time) {
+			return "compute"
+		}
+	}
+	switch {
+	case often == forSequences:
+		return "sequences"
+	case w.sums.preempted > 0.01*w.sums.firsts:
+		return preemption
+	}
+	return "KV blocks"
+}
 
-// capacityOf is the largest stable rate of so many replicas.
-func (f *flow) capacityOf(replicas int) Capacity {
+// rateOf is the capacity of so many replicas.
+func (f *flow) rateOf(replicas int) Capacity {
 	c := f.capacity()
 	c.Rate *= f.units(replicas)
 	return c
+}
+
+// groupsArrivals is the share of its time from which on an API server lets requests come to the engine in groups, so that they are
+// simulated with it. Below it a request waits for less than a sixth of what it takes itself (ρ/(2(1-ρ)) of it, where requests come one by
+// one), and its time is added to that of a path without it.
+const groupsArrivals = 0.25
+
+// simulates reports whether a queue at a rate has no sample path: requests go through a busy API server, or several batches are on their
+// way through a pipeline.
+func (f *flow) simulates(rate float64) bool {
+	return !f.handed && (f.server.Predictor.Par.MicroBatches > 1 || f.front.load(rate, f.gen)/f.peers > groupsArrivals)
 }

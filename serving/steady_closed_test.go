@@ -177,8 +177,7 @@ func busyServer(t *testing.T, random *rand.Rand) (s *Server, what string, prompt
 		if s.Serves(prompt, gen) != nil || front.free() {
 			continue
 		}
-		f, err := s.flow(prompt, gen)
-		testkit.Must(t, err)
+		f := s.queue(t, prompt, gen)
 		if rate = share * f.capacity().Rate; front.load(rate, f.gen) > 0.5 {
 			return s, what, prompt, gen, rate
 		}

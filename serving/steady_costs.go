@@ -2,293 +2,120 @@ package serving
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"llmprof/analytic/operator"
 )
 
 // What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that
-// decodes leave (vllm/v1/core/sched/scheduler.py).
+// decodes leave (vllm/v1/core/sched/scheduler.py). Steps with prompts are priced at some numbers of tokens and lie on lines between them,
+// for the roofline's times are linear where one bound holds.
 
-// A level is the steps beside n sequences that decode, and what they cost.
-type level struct {
-	n        float64
-	decode   Cost
-	apart    bool                   // prompts have steps of their own
-	few      [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
-	flow     *flow
-	beside   int     // sequences in a step with prompts
-	handed   bool    // no prompts come, for the cache of prompts is handed over
-	left     float64 // tokens of prompts that a step takes
-	uncached *uncached
-	kinds    []kind  // with up to some number of prompts
-	extras   []added // with 0, 1, 2, ... prompts
-	latest   meanStep
+// A stepTimes is the steps that were priced.
+type stepTimes struct {
+	prices *prices
+	draft  *prices
+	graphs float64 // up to how many tokens of a step graphs launch it
+	tables map[int]*tokenCosts
+	beside []*batchCosts // of steps beside 0, 1, 2, ... sequences; nil where they are not known
+	some   []float64     // numbers of tokens at which any steps with prompts are priced
 }
 
-// An added is the time and energy that prompts add to a step.
-type added struct{ time, energy float64 }
-
-// A prefillSteps is the steps with some number of prompts.
-type prefillSteps struct {
-	kinds  []kind // those whose tokens a graph holds, and those beyond
-	mean   Cost
-	spread float64 // variance of the time
+// batchCosts are the costs of steps beside some sequences.
+type batchCosts struct {
+	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
+	prompts *tokenCosts
+	left    float64 // tokens of prompts that a step takes
+	each    float64 // tokens of a mean prompt
+	known   [8]promptCost
 }
 
-// level is the steps beside n sequences. The time of a step with prompts is nearly linear in n between powers of four; the time of a step
-// that only decodes has the stairs of the sizes of CUDA graphs.
-func (f *flow) level(n int) *level {
-	if p, ok := f.levels[n]; ok {
-		return p
-	}
-	p := &level{n: float64(n), flow: f, beside: n, apart: !f.server.Scheduler.Mixed && !f.handed, uncached: f.uncached, handed: f.handed}
-	f.levels[n] = p
-	p.decode = f.decode(n)
-	if p.apart && f.peers == 1 {
-		p.beside = 0
-	}
-	p.left = p.takes(0)
-	return p
+// A promptCost is the cost of a step with tokens of prompts.
+type promptCost struct {
+	tokens float64 // 0 if it is not known
+	cost   Cost
 }
 
-// takes is how many tokens of a number of prompts a step takes, where 0 stands for any number.
-func (p *level) takes(prompts int) float64 { return p.flow.left(p.beside, prompts) }
-
-// once is a step with tokens of a number of prompts, where 0 stands for any number, or with as many of them as it takes.
-func (p *level) once(tokens float64, prompts int) Cost {
-	if prompts > counted || p.flow.peers == 1 {
-		prompts = 0
+// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of the last one with about as many prompts.
+func (c *batchCosts) prompt(tokens float64) *Cost {
+	k := &c.known[int(tokens/c.each)%len(c.known)]
+	if k.tokens != tokens {
+		k.tokens, k.cost = tokens, c.prompts.at(tokens)
 	}
-	return p.flow.table(p.beside, prompts).at(min(tokens, p.takes(prompts)))
+	return &k.cost
 }
 
-// all is the cost of tokens of a number of prompts, over as many steps as they take. Further steps count without their decodes, which
-// would take a step of their own anyway.
-func (p *level) all(tokens float64, prompts int) Cost {
-	sum, most := p.once(tokens, prompts), p.takes(prompts)
-	if tokens <= most {
-		return sum
+// costs are the costs beside n sequences.
+func (f *flow) costs(n int) *batchCosts {
+	if more := n + 1 - len(f.beside); more > 0 {
+		f.beside = append(f.beside, make([]*batchCosts, more+n)...)
 	}
-	further := math.Ceil(tokens/most) - 1
-	rest := p.once(tokens-further*most, prompts)
-	more := plus(&rest, &sum, further-1)
-	if !p.apart {
-		more = plus(&more, &p.decode, -further)
-	}
-	return after(&sum, &more)
-}
-
-// prefill is the steps with a number of prompts, up to counted.
-func (p *level) prefill(prompts int) *prefillSteps {
-	if q := p.few[prompts-1]; q != nil {
-		return q
-	}
-	q, limit, sums := &prefillSteps{}, p.flow.limitOf(p.beside, prompts), p.uncached.sum(prompts)
-	p.few[prompts-1] = q
-	var squares float64
-	each, begin := 1/float64(len(sums)), 0
-	for i, tokens := range sums {
-		c := p.all(tokens, prompts)
-		q.mean = plus(&q.mean, &c, each)
-		squares += each * float64(c.Time) * float64(c.Time)
-		if next := i + 1; next == len(sums) || !p.apart && (tokens > limit) != (sums[next] > limit) {
-			q.kinds = append(q.kinds, p.kindOf(sums[begin:next], prompts, float64(next-begin)*each))
-			begin = next
+	c := f.beside[n]
+	if c == nil {
+		decodes := f.besides(n)
+		c = &batchCosts{prompts: f.table(n), left: f.left(decodes), each: f.uncached.mean}
+		if decodes == 0 && f.peers == 1 {
+			c.prompts = f.table(0)
 		}
-	}
-	if q.spread = max(squares-float64(q.mean.Time)*float64(q.mean.Time), 0); len(q.kinds) == 1 {
-		q.kinds[0].spread = q.spread
-	}
-	return q
-}
-
-// kindOf is the steps with a number of prompts that have these equally likely tokens, which are a share of all with as many prompts.
-func (p *level) kindOf(sums []float64, prompts int, share float64) kind {
-	var mean Cost
-	var waits []float64
-	each, hold := 1/float64(len(sums)), 0.0
-	for _, tokens := range sums {
-		c, first := p.all(tokens, prompts), p.once(tokens, prompts)
-		mean = plus(&mean, &c, each)
-		hold += each * float64(first.Launch)
-		waits = append(waits, float64(c.Waits))
-	}
-	k := newKind(&mean, prompts)
-	if k.hold, k.share = hold, share; slices.Max(waits) > 0 {
-		k.waits = waits
-	}
-	k.decodes = p.decodes(prompts)
-	return k
-}
-
-// with is the mean step with k prompts, without decodes where prompts have steps of their own.
-func (p *level) with(k float64) Cost {
-	switch low := int(k); {
-	case p.handed:
-		return p.decode
-	case k <= 1:
-		none := p.decode
-		if p.apart {
-			none = Cost{}
-		}
-		return toward(&none, &p.prefill(1).mean, k)
-	case low < counted && k == float64(low):
-		return p.prefill(low).mean
-	case low < counted:
-		return toward(&p.prefill(low).mean, &p.prefill(low+1).mean, k-float64(low))
-	}
-	return p.all(k*p.uncached.mean, 0)
-}
-
-// extra is what k prompts add to a step.
-func (p *level) extra(k float64) Cost {
-	c := p.with(k)
-	if p.apart && !p.handed {
-		return c
-	}
-	return plus(&c, &p.decode, -1)
-}
-
-// add is what a whole number of prompts adds to a step.
-func (p *level) add(k int) added {
-	for i := len(p.extras); i <= k; i++ {
-		c := p.extra(float64(i))
-		p.extras = append(p.extras, added{float64(c.Time), float64(c.Energy)})
-	}
-	return p.extras[k]
-}
-
-// each is the time of a prompt where prompts fill all steps. It is 0 where steps wait for the host with prompts as without.
-func (p *level) each() float64 {
-	if p.handed {
-		return 0
-	}
-	c := p.once(p.left, 0)
-	time := float64(c.Time)
-	if !p.apart {
-		time -= float64(p.decode.Time)
-	}
-	return max(time, 0) * p.uncached.mean / p.left
-}
-
-// spread is the variance of the time of a step with k prompts.
-func (p *level) spread(k float64) float64 {
-	if p.handed {
-		return 0
-	}
-	return p.prefill(1).spread * k
-}
-
-// prompts is what prompts add to a step, of which some are certain and m more come on average, by a Poisson distribution: the means of the
-// time, of its square, and of the energy.
-func (p *level) prompts(certain int, m float64) (mean, square, energy float64) {
-	if m > fewPrompts { // the number hardly varies
-		c := p.extra(m + float64(certain))
-		t := float64(c.Time)
-		more := p.extra(m + float64(certain) + 1)
-		slope := float64(more.Time) - t
-		return t, t*t + m*(slope*slope+p.spread(1)), float64(c.Energy)
-	}
-	chance, spread := math.Exp(-m), p.spread(1)
-	for k := 0; k < 40; k++ {
-		if k > 0 {
-			chance *= m / float64(k)
-		}
-		a := p.add(k + certain)
-		mean += chance * a.time
-		square += chance * (a.time*a.time + spread*float64(k+certain))
-		energy += chance * a.energy
-		if float64(k) > m && chance < 1e-9 {
-			break
-		}
-	}
-	return mean, square, energy
-}
-
-// joined is the mean time that a prompt and those that came besides, m on average, add to a step.
-func (p *level) joined(m float64) float64 {
-	mean, _, _ := p.prompts(1, m)
-	return mean
-}
-
-// further is the time that one more prompt adds to a step with m others on average.
-func (p *level) further(m float64) float64 {
-	mean, _, _ := p.prompts(0, m)
-	return p.joined(m) - mean
-}
-
-// left is how many tokens of a step are left to prompts beside n decodes. Some are left where decodes fill the step, for the mean step has
-// fewer.
-func (s *Server) left(n int) float64 {
-	budget := s.Scheduler.Budget
-	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
-}
-
-// stepCosts are steps of a replica that were priced: by the sequences that decode, their context, the tokens of prompts, the tokens of
-// these prompts that are in the cache, and the tokens of all replicas that share experts. They hold for all settings of the scheduler.
-type stepCosts map[[5]float64]Cost
-
-// before is the mean number of tokens of a prompt that are in the cache when a step computes others: those of cached prefixes, and half of
-// the tokens that other steps compute.
-func (f *flow) before(n int) float64 {
-	return f.uncached.past + max(f.uncached.length-f.left(n, 1), 0)/2
-}
-
-// pass is a step of n decodes and tokens of a number of prompts, where 0 stands for as many as have these tokens.
-func (f *flow) pass(n int, tokens float64, prompts int) Cost {
-	if f.peers > 1 {
-		return f.lockstep(n, tokens, prompts)
-	}
-	return f.replica(n, tokens, n, 0)
-}
-
-// A contextShare is a share of the sequences that decode and their mean context.
-type contextShare struct{ share, context float64 }
-
-// contextShares are the sequences that decode between the same windows, for attention is linear in the context only there.
-func contextShares(windows []float64, prompt, gen Lengths, context float64) []contextShare {
-	if len(windows) == 0 {
-		return []contextShare{{1, context}}
-	}
-	all, sum := make([]contextShare, len(windows)+1), 0.0
-	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
-		i := 0
-		for i < len(windows) && past >= windows[i] {
-			i++
-		}
-		all[i].share += weight
-		all[i].context += weight * past
-		sum += weight
-	}
-	all = slices.DeleteFunc(all, func(m contextShare) bool { return m.share == 0 })
-	for i := range all {
-		m := &all[i]
-		m.share, m.context = m.share/sum, m.context/m.share
-	}
-	return all
-}
-
-// replica is the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and
-// together tokens in the step.
-func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
-	key := [5]float64{float64(decodes), f.context, tokens, f.before(n), together}
-	if decodes == 0 {
-		key[1] = 0
-	}
-	if tokens == 0 {
-		key[3] = 0
-	}
-	c, ok := f.known[key]
-	if !ok {
-		c = f.price(decodes, tokens, key[3], together)
-		f.known[key] = c
+		f.beside[n] = c
 	}
 	return c
 }
 
-// price prices the step of one replica, of whose prompts so many tokens are in the cache.
-func (f *flow) price(decodes int, tokens, past, together float64) Cost {
+// plain is the cost of a step that only decodes n sequences.
+func (f *flow) plain(n int) *Cost {
+	c := f.costs(n)
+	if c.decode.Time == 0 && n > 0 {
+		c.decode = f.graphStep(n)
+	}
+	return &c.decode
+}
+
+// graphStep is a step that decodes n sequences: interpolated between the fewest and the most of those that run alike. Graphs have
+// multiples of 8 sequences, and of 16 above 256; kernels without them have tiles of at least 32.
+func (f *flow) graphStep(n int) Cost {
+	size := 8
+	switch {
+	case n <= 16:
+		return f.pass(n, 0)
+	case n > 512:
+		size = 32
+	case n > 256:
+		size = 16
+	}
+	fewest := (n-1)/size*size + 1
+	a, b := f.pass(fewest, 0), f.pass(fewest+size-1, 0)
+	return toward(&a, &b, float64(n-fewest)/float64(size-1))
+}
+
+// left is how many tokens of prompts a step of all replicas takes beside so many decodes of each. Some are left where decodes fill the
+// step, for the mean step has fewer.
+func (f *flow) left(decodes int) float64 {
+	budget := f.server.Scheduler.Budget
+	return float64(max(budget-decodes*(1+f.server.Drafts), budget/64, 1)) * f.peers
+}
+
+// limitOf is up to how many tokens of prompts graphs launch a step beside n sequences.
+func (f *flow) limitOf(n int) float64 {
+	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.peers
+}
+
+// pass is a step of n decodes and tokens of prompts.
+func (f *flow) pass(n int, tokens float64) Cost {
+	if f.peers > 1 {
+		return f.lockstep(n, tokens)
+	}
+	if tokens > 0 {
+		return f.replica(f.besides(n), tokens, n, 0)
+	}
+	return f.replica(n, 0, n, 0)
+}
+
+// replica is the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and
+// together tokens in the step. Of prompts the mean number of tokens is in the cache when a step computes others: those of cached prefixes,
+// and half of the tokens that other steps compute.
+func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
 	var b batch
 	b.reset(len(f.prices.windows))
 	b.decodes = decodes
@@ -298,12 +125,13 @@ func (f *flow) price(decodes int, tokens, past, together float64) Cost {
 	b.together = together
 	if tokens > 0 {
 		length := min(f.uncached.length, tokens)
+		past := f.uncached.past + max(f.uncached.length-f.left(f.besides(n))/f.peers, 0)/2
 		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: past, Logits: 1})
 	}
 	if b.empty() {
 		return Cost{}
 	}
-	c := f.prices.cost(&b, f.server.Drafts)
+	c := f.prices.again(f.prices.groupsOf(&b, f.server.Drafts), together)
 	d := f.server.drafting(f.draft, &b)
 	return plus(&c, &d, 1)
 }
@@ -312,12 +140,13 @@ func (f *flow) price(decodes int, tokens, past, together float64) Cost {
 // is nowhere.
 func (f *flow) graphed() float64 {
 	low, high := 2, f.server.Scheduler.Budget
-	few, many := f.pass(1, 1, 1).Launch, f.pass(1, float64(high-1), 1).Launch
-	if high <= low || few >= many.Times(0.99) {
+	launch := func(tokens int) float64 { return float64(f.replica(1, float64(tokens-1), 1, 0).Launch) }
+	few, many := launch(2), launch(high)
+	if high <= low || few >= 0.99*many {
 		return 0
 	}
 	try := func(tokens int) {
-		if f.pass(1, float64(tokens-1), 1).Launch < (few + many).Times(0.5) {
+		if launch(tokens) < (few+many)/2 {
 			low = tokens
 		} else {
 			high = tokens
@@ -337,19 +166,154 @@ func (f *flow) graphed() float64 {
 // usualGraphs are the most tokens of the CUDA graphs of most engines: where the search for them begins.
 var usualGraphs = [...]int{512, 1024}
 
-// load is the mean number of prompts that come while one is computed.
-func (p *level) load(rate float64) float64 {
-	if p.handed {
-		return 0
-	}
-	m := rate * float64(p.decode.Time)
-	return min(max(rate*p.further(m), 0), 0.95)
+// A tokenCosts is the cost of steps beside n sequences as a function of the tokens of prompts, up to as many as a step takes.
+type tokenCosts struct {
+	flow           *flow
+	n              int
+	limit          float64     // tokens that graphs hold
+	graphed, eager *tokenCurve // up to the limit and beyond it; made when they are asked for
 }
 
-// decode is a step that decodes n sequences and has no prompts.
-func (f *flow) decode(n int) Cost {
-	if n == 0 {
-		return Cost{}
+// table is the costs of steps beside n sequences.
+func (f *flow) table(n int) *tokenCosts {
+	t, ok := f.tables[n]
+	if !ok {
+		t = &tokenCosts{flow: f, n: n, limit: f.limitOf(n)}
+		f.tables[n] = t
 	}
-	return f.pass(n, 0, 0)
+	return t
+}
+
+func (t *tokenCosts) at(tokens float64) Cost { return t.curve(tokens <= t.limit).at(tokens) }
+
+// curve is the costs up to the limit of the graphs, or beyond it. The time of a step with prompts is nearly linear in n between powers of
+// two.
+func (t *tokenCosts) curve(graphed bool) *tokenCurve {
+	to := &t.eager
+	if graphed {
+		to = &t.graphed
+	}
+	if *to != nil {
+		return *to
+	}
+	f, n := t.flow, t.n
+	price := func(tokens float64) Cost { return f.pass(n, tokens) }
+	low, top := 1<<(bits.Len(uint(max(n, 1)))-1), f.server.Scheduler.MaxSeqs*int(f.peers)
+	if high := min(2*low, top); n > 0 && low < n && n < high {
+		price = f.table(low).curve(graphed).toward(f.table(high).curve(graphed), float64(n-low)/float64(high-low))
+	}
+	above, most := 0.0, f.left(f.besides(n))
+	if graphed {
+		most = min(t.limit, most)
+	} else {
+		above = max(t.limit, 0)
+	}
+	*to = &tokenCurve{f.knots(n, above, most), price}
+	return *to
+}
+
+// knots are the tokens above one limit and up to another for which steps are priced: the limits, and those of some prompts. Of a prompt of
+// several steps they are the tokens that full steps leave to the last one. Steps of several forward passes are priced at the limits of
+// each, for a pass takes long with however few tokens.
+func (f *flow) knots(n int, above, most float64) (knots []tokenKnot) {
+	var all []float64
+	add := func(tokens float64) {
+		if tokens > above && tokens <= most {
+			all = append(all, tokens)
+		}
+	}
+	add(above + 1)
+	add(most)
+	left := f.left(f.besides(n))
+	for _, tokens := range f.tokensOf() {
+		add(tokens - max(math.Ceil(tokens/left)-1, 0)*left)
+	}
+	if pass := f.prices.pass; pass > 0 {
+		for limit := pass - float64(f.besides(n)*(1+f.server.Drafts)); limit < most; limit += pass {
+			add(limit)
+			add(limit + 1)
+		}
+	}
+	slices.Sort(all)
+	for _, tokens := range slices.Compact(all) {
+		knots = append(knots, tokenKnot{tokens: tokens})
+	}
+	return knots
+}
+
+// tokensOf are the tokens of one prompt, and of 2, 4, 8, ... mean prompts. Of equal prompts steps have whole numbers, whose tiles fill more
+// or less of a wave.
+func (f *flow) tokensOf() []float64 {
+	const powers, counted = 7, 8
+	if f.some == nil {
+		u := &f.uncached
+		for i := 0; i < len(u.all); i += 2 {
+			f.some = append(f.some, (u.all[i]+u.all[min(i+1, len(u.all)-1)])/2)
+		}
+		for i := 1; i < powers; i++ {
+			f.some = append(f.some, u.mean*float64(int(1)<<i))
+		}
+		for i := 0; i < counted && len(u.all) == 1 && f.peers == 1; i++ {
+			f.some = append(f.some, u.mean*float64(i+1))
+		}
+	}
+	return f.some
+}
+
+// A tokenCurve is costs at some numbers of tokens, its knots, which are priced when they are asked for. The times of kernels and of
+// launches are linear between knots and beyond them.
+type tokenCurve struct {
+	knots []tokenKnot
+	price func(tokens float64) Cost
+}
+
+// A tokenKnot is a number of tokens with its cost, once it is known.
+type tokenKnot struct {
+	tokens float64
+	known  bool
+	cost   Cost
+}
+
+func (c *tokenCurve) knot(i int) *Cost {
+	k := &c.knots[i]
+	if !k.known {
+		k.cost, k.known = c.price(k.tokens), true
+	}
+	return &k.cost
+}
+
+func (c *tokenCurve) at(tokens float64) Cost {
+	i, last := 0, len(c.knots)-1
+	for i < last && c.knots[i].tokens < tokens {
+		i++
+	}
+	if c.knots[i].tokens == tokens || last == 0 {
+		return *c.knot(i)
+	}
+	i = max(i, 1)
+	low, high := c.knots[i-1].tokens, c.knots[i].tokens
+	return launched(toward(c.knot(i-1), c.knot(i), (tokens-low)/(high-low)))
+}
+
+// toward is the costs at a share x of the line from one curve to another.
+func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost {
+	if len(b.knots) == 0 { // no graph holds the steps beside so many sequences
+		return c.at
+	}
+	if len(c.knots) == 0 {
+		return b.at
+	}
+	return func(tokens float64) Cost {
+		low, high := c.at(tokens), b.at(tokens)
+		return launched(toward(&low, &high, x))
+	}
+}
+
+// launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of
+// both.
+func launched(c Cost) Cost {
+	kernels := c.Time - c.Waits
+	c.Waits = max(c.Launch-kernels, 0)
+	c.Time = kernels + c.Waits
+	return c
 }

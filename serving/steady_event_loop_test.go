@@ -2,12 +2,9 @@ package serving
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"testing"
 
 	"llmprof/internal/testkit"
-	"llmprof/unit"
 )
 
 // Requests wait for an API server that is busy with tokens: up to half of TTFT.
@@ -28,36 +25,6 @@ func TestSteadyOfBusyFrontends(t *testing.T) {
 		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
 		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 	}
-}
-
-// Short answers have nearly the same state through an API server that is seldom busy as where its time is added.
-func TestSeldomBusy(t *testing.T) {
-	random, most, compared := rand.New(rand.NewPCG(31, 79)), 0.0, 0
-	for range testkit.Cases(400, 4000) {
-		s, what := anyServer(t, random)
-		prompt, gen := drawLengths(random, 50, 4000), drawLengths(random, 5, 300)
-		f, err := s.flow(prompt, gen)
-		if err != nil {
-			continue // the requests are too long for it
-		}
-		rate := loaded(f, 0.1+0.75*random.Float64())
-		api, load := f.newEventLoop(nil), f.front.load(rate, f.gen)
-		if api == nil || load < noticeable/4 || f.apiBusy(noticeable, rate) || !f.shortAnswers(rate) {
-			continue
-		}
-		through, added := f.sampled(rate, api), f.sampled(rate, nil)
-		for name, v := range map[string][2]unit.Seconds{"TTFT": {added.TTFT, through.TTFT}, "TPOT": {added.TPOT, through.TPOT},
-			"E2E": {added.E2E, through.E2E}} {
-			agree(t, fmt.Sprintf("%s, busy for %.2f of the time, %v + %v tokens: %s", what, load, &prompt, &gen, name), float64(v[0]), float64(v[1]),
-				0.02)
-			most = max(most, math.Abs(float64(v[0]/v[1])-1))
-		}
-		compared++
-	}
-	if compared < testkit.Cases(25, 250) {
-		t.Errorf("only %d servers are seldom busy", compared)
-	}
-	t.Logf("%d servers, at most %.1f %% apart", compared, 100*most)
 }
 
 // Clients whose answers have one token are as many as wait for one: the end of a stream comes after its token, and the next token waits

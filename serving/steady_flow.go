@@ -5,105 +5,71 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
-	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
-// What all laws of the steady state start from: requests, the KV blocks that they hold, and what steps cost.
-
-// A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps
-// run side by side, and a prompt of one lengthens the steps of all.
+// A flow is the queue of one replica with the requests that come to it: what its steady state is worked out from. Replicas that share experts are one
+// queue, for their steps run side by side, and a prompt of one lengthens the steps of all.
 type flow struct {
 	ctx    context.Context // where it ends, what is followed step by step ends early, and says nothing
 	server *Server
 	peers  float64 // replicas that share experts; 1 if none do
 	stages int     // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
 	handed bool    // sequences come with the cache of their prompts
+	policy policy
 	front  frontend
 	traffic
-	occupancy
+	memory
 	stepTimes
-	solution
-	limits Capacity // without preemption; zero if not worked out yet
-	stable Capacity // with preemption; zero if not worked out yet
+	largest Capacity // zero if not worked out yet
 }
 
 // A traffic is the lengths of requests, and means of what follows from them.
 type traffic struct {
 	prompts, answers Lengths
 	gen              float64        // tokens of an answer
-	steps            float64        // in which a sequence decodes
+	yields           float64        // tokens of a step that decodes
 	spread           float64        // variance of the answers' lengths over the square of their mean
-	shorter          float64        // mean of the shorter of two answers over the mean of one
 	context          float64        // of a sequence that decodes, over time
 	contexts         []contextShare // of those between the same windows
-	uncached         *uncached
+	uncached         uncached
 }
 
-// An occupancy is the KV blocks that sequences hold, as shares of all, and how many sequences run at once at most.
-type occupancy struct {
-	most   int
-	bound  string  // what bounds their number
-	held   float64 // of a sequence that decodes, mean over time
-	begins float64 // of a sequence whose prompt is computed
-	ends   float64 // of a sequence that ends
-	varies float64 // variance of held among sequences
-}
-
-// A stepTimes is the steps that were priced.
-type stepTimes struct {
-	prices *prices
-	draft  *prices
-	graphs float64 // up to how many tokens of a step graphs launch it
-	levels map[int]*level
-	tables map[[2]int]*tokenCosts
-
-	someTokens []float64 // of the curve that was made last
-
-	known   stepCosts     // that flows of the same predictor, prompts and drafts share
-	batches []*batchCosts // of steps beside 0, 1, 2, ... sequences of a sample path; nil where they are not known
-}
-
-// A solution is the cycles that were worked out for a rate.
-type solution struct {
-	rate    float64
-	cycles  map[*level]*cycle
-	segment segment // of the cycle that was interpolated last
-	between []cycle // cycles that were interpolated last
-	buffers buffers // of the chain that is being solved
+// A memory is the KV blocks of all replicas of a queue.
+type memory struct {
+	room   *room
+	blocks float64
+	most   int       // sequences that run at once at most, where each holds the mean number of blocks
+	held   []float64 // blocks of a sequence at multiples of a context, where they are not in proportion to it
+	each   float64   // that context
 }
 
 const quantiles = 16
 
-// flowWith prepares the steady state of a server, where some steps were priced already.
-func (s *Server) flowWith(ctx context.Context, prompt, gen Lengths, known stepCosts) (*flow, error) {
+// flow prepares the steady state of a server, whose steps may have been priced before.
+func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	f := &flow{ctx: ctx, server: s, peers: s.peers(), front: s.frontend(), stages: 1, solution: solution{cycles: map[*level]*cycle{}}}
-	f.stepTimes = stepTimes{prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), levels: map[int]*level{},
-		tables: map[[2]int]*tokenCosts{}, known: known}
-	f.prices.once = true
+	f := &flow{ctx: ctx, server: s, peers: float64(s.Predictor.Par.ExpertReplicas()), policy: policyOf(&s.Scheduler), front: s.frontend(),
+		stages: 1}
+	f.stepTimes = stepTimes{prices: known, tables: map[int]*tokenCosts{}}
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
-		f.draft.once = true
 	}
-	f.traffic = s.traffic(prompt, gen, f.prices.windows)
+	f.traffic = s.traffic(prompt, gen, known.windows)
 	f.graphs = f.graphed()
-	f.limit(s.room(), prompt, gen)
-	f.begins *= f.lengthens()
+	f.memory = f.remember(s.room())
 	return f, nil
 }
 
 // traffic is requests of these lengths.
 func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
 	mean, square := gen.moments()
-	t := traffic{prompts: prompt, answers: gen, gen: mean, steps: mean - 1, spread: square/(mean*mean) - 1, shorter: gen.shorter(),
+	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1,
 		context: prompt.MeanLength() + square/(2*mean)}
-	if s.Drafts > 0 {
-		t.steps = s.meanSteps(gen.Quantiles())
-	}
 	t.contexts = contextShares(windows, prompt, gen, t.context)
 	t.uncached = newUncached(s, prompt.Quantiles())
 	return t
@@ -131,53 +97,36 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	return nil
 }
 
-// lengthens is the mean number of blocks that a prompt holds while it is computed, over the blocks of a prompt of mean length. Long
-// prompts are met more often, for they are computed for longer; a prompt of several steps takes its blocks step by step.
-func (f *flow) lengthens() float64 {
-	p, sum, weighted := f.level(0), 0.0, 0.0
-	for _, tokens := range f.uncached.sum(1) {
-		time, steps := float64(p.all(tokens, 1).Time), max(tokens/p.takes(1), 1)
-		sum, weighted = sum+time, weighted+time*tokens/f.uncached.mean*(steps+1)/(2*steps)
+// remember is the KV blocks of the queue's replicas.
+func (f *flow) remember(r *room) memory {
+	m := memory{room: r, blocks: float64(r.blocks) * f.peers}
+	if !r.linear {
+		const points = 256
+		m.each = float64(max(f.prompts.Longest()+f.answers.Longest(), points)) / points
+		for i := range points + 1 {
+			m.held = append(m.held, float64(r.of(int(float64(i)*m.each))))
+		}
 	}
-	return weighted / sum
+	var weights, sum float64
+	for context, weight := range aged(f.prompts, f.answers, 1.0/8, 3.0/8, 5.0/8, 7.0/8) {
+		weights, sum = weights+weight, sum+weight*m.of(context)
+	}
+	m.most = max(min(int(m.blocks*weights/sum), f.server.Scheduler.MaxSeqs*int(f.peers)), 1)
+	return m
 }
 
-// limit works out how many sequences run at once at most, and what bounds their number.
-func (f *flow) limit(r *room, prompt, gen Lengths) {
-	s := f.server
-	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
-	held, varies := blocksHeld(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
-	if !r.linear { // windows leave out more of long contexts
-		f.held = held
+// of is the blocks of a sequence of a context, of a replica's at most.
+func (m *memory) of(context float64) float64 {
+	if m.held == nil {
+		return min(math.Ceil(context/float64(m.room.size)), float64(m.room.blocks))
 	}
-	f.begins = float64(r.of(int(prompt.MeanLength()))) / float64(r.blocks)
-	f.ends = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
-	share := f.held
-	if s.Scheduler.Admission == engine.ForAll {
-		share, _ = blocksHeld(r, prompt, gen, 1)
-	}
-	f.most, f.bound = int(1/share), "KV blocks"
-	if s.Scheduler.MaxSeqs <= f.most {
-		f.most, f.bound = s.Scheduler.MaxSeqs, "sequences"
-	}
-	f.most = max(f.most, 1) * int(f.peers)
-	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
-	f.varies = varies / (f.peers * f.peers)
+	at := min(context/m.each, float64(len(m.held)-1))
+	i := min(int(at), len(m.held)-2)
+	return min(m.held[i]+(at-float64(i))*(m.held[i+1]-m.held[i]), float64(m.room.blocks))
 }
 
-// blocksHeld are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their
-// answers.
-func blocksHeld(r *room, prompt, gen Lengths, ages ...float64) (mean, variance float64) {
-	var all, sum, squares float64
-	for context, weight := range aged(prompt, gen, ages...) {
-		held := float64(r.of(int(context))) / float64(r.blocks)
-		all, sum, squares = all+weight, sum+weight*held, squares+weight*held*held
-	}
-	mean = sum / all
-	return mean, max(squares/all-mean*mean, 0)
-}
-
-// aged are the contexts of sequences at these ages, with weights: answers are met in proportion to their length.
+// aged are the contexts of sequences at these ages, which are shares of their answers, with weights: answers are met in proportion to
+// their length.
 func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
 	return func(yield func(context, weight float64) bool) {
 		for _, p := range prompt.Quantiles() {
@@ -192,15 +141,92 @@ func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
 	}
 }
 
+// A contextShare is a share of the sequences that decode and their mean context.
+type contextShare struct{ share, context float64 }
+
+// contextShares are the sequences that decode between the same windows, for attention is linear in the context only there.
+func contextShares(windows []float64, prompt, gen Lengths, context float64) []contextShare {
+	if len(windows) == 0 {
+		return []contextShare{{1, context}}
+	}
+	all, sum := make([]contextShare, len(windows)+1), 0.0
+	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
+		i := 0
+		for i < len(windows) && past >= windows[i] {
+			i++
+		}
+		all[i].share += weight
+		all[i].context += weight * past
+		sum += weight
+	}
+	all = slices.DeleteFunc(all, func(m contextShare) bool { return m.share == 0 })
+	for i := range all {
+		m := &all[i]
+		m.share, m.context = m.share/sum, m.context/m.share
+	}
+	return all
+}
+
+// uncached are the tokens of prompts that have to be computed.
+type uncached struct {
+	all    []float64 // of equally likely prompts, the fewest first
+	mean   float64
+	past   float64 // tokens that are cached, mean over those that are not
+	length float64 // of equal prompts whose tokens have as much attention
+}
+
+func newUncached(s *Server, prompts []int) (u uncached) {
+	var squares float64
+	each := 1 / float64(len(prompts))
+	for _, prompt := range prompts {
+		past := float64(s.cached(prompt))
+		tokens := float64(prompt) - past
+		u.all = append(u.all, tokens)
+		u.mean += tokens * each
+		u.past += past * tokens * each
+		squares += tokens * tokens * each
+	}
+	u.length, u.past = squares/u.mean, u.past/u.mean
+	slices.Sort(u.all)
+	return u
+}
+
+// longest is the mean of the longest of n prompts.
+func (u *uncached) longest(n float64) (mean float64) {
+	below, all := 0.0, float64(len(u.all))
+	for i, tokens := range u.all {
+		within := math.Pow(float64(i+1)/all, n)
+		mean += tokens * (within - below)
+		below = within
+	}
+	return mean
+}
+
+// units is how many queues so many replicas are.
+func (f *flow) units(replicas int) float64 { return float64(replicas) / f.peers }
+
+// mostStages bounds the stages of an interval: intervals of more stages vary little less.
+const mostStages = 16
+
+// behindRouter sets the stages of the intervals at one of several queues that a router serves in turn. It brings each of R queues every
+// R-th arrival of a Poisson process: a renewal process whose intervals have an Erlang distribution of R stages.
+func (f *flow) behindRouter(units float64) { f.stages = min(max(int(units+0.5), 1), mostStages) }
+
+// idle is the power while no step runs.
+func (f *flow) idle() unit.Watts { return unit.Watts(float64(f.server.idle()) * f.peers) }
+
+// out is the time for which a first token waits until the API server has sent n tokens of the same step.
+func (f *flow) out(n float64) float64 {
+	if !f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
+		return 0
+	}
+	return n / f.peers * float64(f.front.token)
+}
+
 // complete makes the state of one queue that of all replicas. Times and energies that are no numbers above 0 are an error.
 func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
 	n := f.units(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
-	if st.Running = max(st.Running, 0); f.steps == 0 { // a difference of times, which rounding leaves beside 0
-		st.Running = 0
-	}
-	st.Cache = min(st.Running*f.held+st.otherBlocks, 1)
-	st.Utilization = min(st.Utilization, 1) // a sum of shares, which rounding may lift above 1
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
 	gpus, price := f.server.Predictor.Replica()
 	if price > 0 {

@@ -5,38 +5,8 @@ import "math"
 // Replicas that share experts step side by side: a step takes as long as that of the replica with most to do, and replicas without work
 // run a token. All of them are one queue: n sequences are spread evenly over them, and prompts go to one replica after the other.
 
-// peers is how many replicas share experts.
-func (s *Server) peers() float64 { return float64(s.Predictor.Par.ExpertReplicas()) }
-
-// units is how many queues so many replicas are.
-func (f *flow) units(replicas int) float64 { return float64(replicas) / f.peers }
-
 // each is how many of n sequences the replica with most of them has.
 func (f *flow) each(n int) int { return int(math.Ceil(float64(n) / f.peers)) }
-
-// parts is the tokens of some prompts over those of the replica that has most of these tokens; 0 stands for any number of prompts.
-func (f *flow) parts(prompts int) float64 {
-	if prompts == 0 || f.peers == 1 {
-		return f.peers
-	}
-	each := math.Ceil(float64(prompts) / f.peers)
-	longest := f.uncached.longest(min(float64(prompts), f.peers)) / f.uncached.mean
-	return float64(prompts) / each / (1 + (longest-1)/math.Sqrt(each))
-}
-
-// longest is the mean of the longest of n prompts.
-func (f *uncached) longest(n float64) (mean float64) {
-	below, all := 0.0, float64(len(f.sums[0]))
-	for i, tokens := range f.sums[0] {
-		within := math.Pow(float64(i+1)/all, n)
-		mean += tokens * (within - below)
-		below = within
-	}
-	return mean
-}
-
-// left is how many tokens of prompts a step of all replicas takes beside n decodes.
-func (f *flow) left(n, prompts int) float64 { return f.server.left(f.besides(n)) * f.parts(prompts) }
 
 // besides is how many sequences decode in the step of a replica with prompts, of n in all.
 func (f *flow) besides(n int) int {
@@ -46,17 +16,17 @@ func (f *flow) besides(n int) int {
 	return 0
 }
 
-// limitOf is up to how many tokens of some prompts graphs launch a step with n decodes.
-func (f *flow) limitOf(n, prompts int) float64 {
-	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.parts(prompts)
+// parts is the tokens of some prompts over those of the replica that has most of these tokens.
+func (f *flow) parts(prompts float64) float64 {
+	each := math.Ceil(prompts / f.peers)
+	longest := f.uncached.longest(min(prompts, f.peers)) / f.uncached.mean
+	return prompts / each / (1 + (longest-1)/math.Sqrt(each))
 }
 
 // lockstep is a step of all replicas: replicas that only decode wait for those with prompts.
-func (f *flow) lockstep(n int, tokens float64, prompts int) Cost {
-	if prompts == 0 && tokens > 0 {
-		prompts = int(math.Ceil(tokens/f.uncached.mean - 1e-9))
-	}
-	each, busy := f.each(n), min(float64(prompts), f.peers)
+func (f *flow) lockstep(n int, tokens float64) Cost {
+	prompts := math.Ceil(tokens/f.uncached.mean - 1e-9)
+	each, busy := f.each(n), min(prompts, f.peers)
 	together := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token
 	decode := max(min(float64(n), f.peers)-busy, 0)
 	var c Cost

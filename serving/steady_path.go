@@ -10,41 +10,15 @@ import (
 	"llmprof/unit"
 )
 
-// The queue of a replica whose answers are short, or whose prompts come in groups, has no closed form: it is a bulk service queue, served
-// in groups of any size, whose number of sequences changes as fast as its steps do. Requests that are drawn are followed through it step
-// by step instead, at tabulated costs: a sample path. It has the numbers of sequences alone, not each of them, and passes over steps that
-// are alike.
+// The queue of a replica has no closed form: it is a bulk service queue, served in groups of any size, whose service takes as long as the
+// step of a group. Requests that are drawn are followed through it step by step instead, at tabulated costs: a sample path. It has the
+// numbers of sequences, their KV blocks and their tokens in sums alone, and not each of them: all sequences that decode gain as much with
+// each step, so that only those that begin, end or are preempted are looked at. It passes over steps that are alike.
 
-// Answers are short that take no more than so many times as long to decode as prompts that follow each other, and longer where steps with
-// prompts decode none, so that one prompt after another holds up all answers. Both are the edges beyond which the product form agrees with
-// simulations (go test ./serving -run SteadyOfBriefAnswers).
-const (
-	shortAnswer = 4
-	shortHeldUp = 8
-)
-
-// shortAnswers reports whether answers are short at a rate: whether they take little longer to decode than a time in which each step has
-// prompts, up to the first one during which none comes.
-func (f *flow) shortAnswers(rate float64) bool {
-	if f.handed || f.peers > 1 || f.steps == 0 {
-		return f.steps == 0
-	}
-	prompt := float64(f.level(0).all(f.uncached.length, 1).Time) // one as others meet it
-	times := float64(shortAnswer)
-	if !f.server.Scheduler.Mixed {
-		times = shortHeldUp
-	}
-	return f.steps*float64(f.decode(1).Time) < times*prompt*math.Exp(rate*prompt)
-}
-
-// jobs is how many requests are followed: the more the nearer a server, or the thread of its API server, is to its largest rate, for the
-// longer its busy periods are then, and the more its answers vary: one that others meet is 1 + cv² times the mean, and few such ones have
-// most of the time.
+// jobs is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then,
+// and the more its answers vary: one that others meet is 1 + cv² times the mean, and few such ones have most of the time.
 func (f *flow) jobs(rate float64) int {
-	idle := 1 - rate/f.unpreempted().Rate
-	if f.groupsArrivals(rate) {
-		idle = min(idle, 1-f.front.load(rate, f.gen))
-	}
+	idle := 1 - rate/f.capacity().Rate
 	return int(min(fewestJobs*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
 }
 
@@ -52,59 +26,85 @@ const fewestJobs, mostJobs = 4000, 40000
 
 // A job is a request that is followed.
 type job struct {
-	at     float64 // arrival
-	begun  float64
+	at, first float64 // when it came, and when the host had its first token; 0 before that
+	life
 	tokens float64 // of its prompt, that have to be computed
+	begin  float64 // KV blocks of its prompt
+	growth float64 // KV blocks that it needs with each step
 	steps  int32   // in which it decodes
 	gaps   int32   // between its tokens
+}
+
+// A life is how far a job has come.
+type life struct {
+	done int32   // steps that it decoded for before
+	lost int32   // of them those whose cache a preemption took
+	left int32   // steps that it decodes for after the latest step of its prompt
+	ends float64 // number of the step that decodes and that it ends with; 0 while it does not decode
 }
 
 // jobBuffers keeps slices of jobs, which need not grow again.
 var jobBuffers = sync.Pool{New: func() any { return new([]job) }}
 
-// drawJobs draws requests, whose lengths are equally likely parts of their distributions, in any order.
+// lengths draws the tokens of the prompts and of the answers of requests, which are equally likely parts of their distributions, in any
+// order.
+func (f *flow) lengths(n int, random *rand.Rand, add func(i, prompt, answer int)) {
+	prompts, answer := f.prompts.Quantiles(), f.answers.part(0, 1)
+	var ofPrompts, ofAnswers []int
+	if len(prompts) > 1 {
+		ofPrompts = random.Perm(n)
+	}
+	if f.answers.Kind != "fixed" {
+		ofAnswers = random.Perm(n)
+	}
+	for i := range n {
+		prompt := prompts[0]
+		if ofPrompts != nil {
+			prompt = prompts[ofPrompts[i]%len(prompts)]
+		}
+		if ofAnswers != nil {
+			answer = f.answers.part(ofAnswers[i], n)
+		}
+		add(i, prompt, answer)
+	}
+}
+
+// drawJobs draws requests.
 func (f *flow) drawJobs(jobs int) *[]job {
 	buffer := jobBuffers.Get().(*[]job)
 	*buffer = slices.Grow((*buffer)[:0], jobs)[:jobs]
 	all, random := *buffer, rand.New(rand.NewPCG(1, 1))
-	prompts, answer := f.uncached.sum(1), int32(f.answers.part(0, 1))
-	for i := range all {
-		all[i] = job{tokens: prompts[0], gaps: answer - 1}
-	}
-	if len(prompts) > 1 {
-		for i, part := range random.Perm(jobs) {
-			all[i].tokens = prompts[part%len(prompts)]
+	f.lengths(jobs, random, func(i, prompt, answer int) {
+		v := job{gaps: int32(answer) - 1}
+		v.steps = v.gaps
+		if f.server.Drafts > 0 {
+			v.steps = f.server.stepsOf(v.gaps, random)
 		}
-	}
-	if f.answers.Kind != "fixed" {
-		for i, part := range random.Perm(jobs) {
-			all[i].gaps = int32(f.answers.part(part, jobs)) - 1
+		if v.begin = f.of(float64(prompt)); v.steps > 0 {
+			v.growth = (f.of(float64(prompt+answer)) - v.begin) / float64(v.steps)
 		}
-	}
-	for i := range all {
-		all[i].steps = all[i].gaps
-	}
-	if f.server.Drafts > 0 {
-		for i := range all {
-			all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		if v.tokens = float64(prompt - f.server.cached(prompt)); f.handed {
+			v.tokens = 0
 		}
-	}
+		all[i] = v
+	})
 	return buffer
 }
 
-// arriveAt lets jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many stages as there are
-// queues, which other jobs far away have too.
-func (f *flow) arriveAt(all []job, rate float64) {
+// arrivals gives jobs times at which they come at a rate to one of the queues that a router serves in turn. Their intervals have as many
+// stages as there are queues, which other jobs far away have too.
+func (f *flow) arrivals(jobs int, rate float64, add func(i int, at float64)) {
 	stage, at := stagesDrawn(), 0.0
+	all := make([]float64, jobs)
 	for i := range all {
 		for k := range f.stages {
 			at += stage[(i+k*farAway)%len(stage)]
 		}
-		all[i].at = at
+		all[i] = at
 	}
-	each := float64(len(all)) / (at * rate)
-	for i := range all {
-		all[i].at *= each
+	each := float64(jobs) / (at * rate)
+	for i, at := range all {
+		add(i, at*each)
 	}
 }
 
@@ -125,253 +125,361 @@ var stagesDrawn = sync.OnceValue(func() []float64 {
 // A path is the steps of a replica, one after another.
 type path struct {
 	*flow
-	jobs   []job
-	idle   float64 // power
+	clock
+	occupied
+	forming
+	jobs  []job
+	next  int     // job that has not begun
+	sent  int     // jobs that have been sent by clients, each of which waits for an answer; 0 in an open loop
+	again []int32 // jobs that were preempted, the one to begin next last
+	cut   int32   // job of whose prompt a part is computed
+	rest  float64 // tokens left of that prompt
+	sums  pathSums
+}
+
+// A clock is the times of the steps of a path.
+type clock struct {
+	power  float64 // while no step runs
 	now    float64
 	formed float64 // up to when the next step knows of arrivals
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
-
-	next    int         // job that has not begun
-	sent    int         // jobs that have come; of a closed loop, or after an API server
-	turns   *roundRobin // replicas that clients use in turn; nil in an open loop
-	horizon float64     // time up to which other replicas let no request come
-	stuck   bool        // it is idle until a request comes
-	api     *eventLoop  // API server; nil where it takes no time, or where its time is added
-	gained  int         // sequences that gained a token by the step that ran last
-	rest    float64     // tokens left of the prompt before it
-	running int         // sequences that decode
-	ends    []ending    // with the next steps that decode, a ring
-	ring    int         // place of the last step that decoded in the ring
-	came    span        // jobs whose first token comes with the step that ran last
-	done    ending      // with that step
-	sums    pathSums
 }
+
+// An occupied is the sequences of a path that decode, and the KV blocks of all that run.
+type occupied struct {
+	cache   occupancy
+	held    float64       // blocks of all that run, and of those whose last token the host does not have yet
+	freeing float64       // blocks of the latter
+	growth  float64       // blocks that a step adds which decodes
+	young   []int32       // jobs in the order in which they began to decode, with some that have ended
+	decoded float64       // steps that decode
+	ends    agenda[int32] // jobs by the number of the step that they end with, with some that were preempted
+	came    []int32       // jobs whose prompts end with the step that ran last
+	done    []int32       // jobs that end with it
+}
+
+// A forming is the step that is formed.
+type forming struct {
+	takes, tokens float64 // of prompts: as many as it takes, and those that it has
+	decodes       bool
+	share         float64 // of the sequences that decode in it
+	prompts       []int32 // jobs whose prompts end with it
+	ending        []int32 // jobs that end with it
+	blocked       bool    // a job has come, and waits for others to end
+	waits         [3]float64
+}
+
+// What jobs wait for that have come.
+const (
+	forTokens = iota
+	forBlocks
+	forSequences
+)
 
 // pathSums are sums over the jobs that count, and over the steps beside them.
 type pathSums struct {
-	begin, busy, energy       float64
-	ttft, decode, tpot        float64 // of times
-	own, after                float64 // from the begin of a prompt to its end; of the steps after those with which jobs end
-	firsts, answered, several float64 // jobs that have their first token, their last, and several tokens
+	begin, busy, energy, blocks float64
+	ttft, decode, tpot          float64 // of times
+	firsts, answered, several   float64 // jobs that have their first token, their last, and several tokens
+	gained                      float64 // steps of sequences that decode
+	preempted                   float64
 }
 
-// A span is jobs from one up to another.
-type span struct{ from, to int }
+// longest is the blocks of a job at its end.
+func (v *job) longest() float64 { return v.begin + v.growth*float64(v.steps) }
 
-// An ending is jobs that end with the same step: their number, the sum of the times of their first tokens, and the sums of both over the
-// gaps between their tokens.
-type ending struct{ n, firsts, inverse, firstsInverse float64 }
-
-// batchCosts are the costs of steps beside some sequences.
-type batchCosts struct {
-	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
-	prompts *tokenCosts
-	left    float64 // tokens of prompts that a step takes
-	each    float64 // tokens of a mean prompt
-	known   [8]promptCost
-}
-
-// A promptCost is the cost of a step with tokens of prompts.
-type promptCost struct {
-	tokens float64 // 0 if it is not known
-	cost   Cost
-}
-
-// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of the last one with about as many prompts.
-func (c *batchCosts) prompt(tokens float64) *Cost {
-	k := &c.known[int(tokens/c.each)%len(c.known)]
-	if k.tokens != tokens {
-		k.tokens, k.cost = tokens, c.prompts.at(tokens)
-	}
-	return &k.cost
-}
-
-// current is the costs beside as many sequences as decode.
-func (w *path) current() *batchCosts {
-	n := w.running
-	if more := n + 1 - len(w.batches); more > 0 {
-		w.batches = append(w.batches, make([]*batchCosts, more+n)...)
-	}
-	if c := w.batches[n]; c != nil {
-		return c
-	}
-	beside := w.besides(n)
-	c := &batchCosts{prompts: w.table(beside, 0), left: w.left(beside, 0), each: w.uncached.mean}
-	w.batches[n] = c
-	return c
-}
-
-// plain is the cost of a step that only decodes, beside as many sequences as decode.
-func (w *path) plain(c *batchCosts) *Cost {
-	if c.decode.Time == 0 && w.running > 0 {
-		c.decode = w.graphStep(w.running)
-	}
-	return &c.decode
-}
-
-// sampled is the steady state at a rate by a path of requests that are drawn, through an API server if there is one.
-func (f *flow) sampled(rate float64, api *eventLoop) *Steady {
-	jobs := f.jobs(rate)
+// sample is the steady state at a rate by a path of so many requests that are drawn.
+func (f *flow) sample(rate float64, jobs int) *Steady {
 	all := f.drawJobs(jobs)
 	defer jobBuffers.Put(all)
-	f.arriveAt(*all, rate)
-	return f.follow(*all, jobs/16, api).state(rate)
+	f.arrivals(jobs, rate, func(i int, at float64) { (*all)[i].at = at })
+	w := f.newPath(*all)
+	w.follow(jobs / 16)
+	return w.steady(rate)
 }
 
-// follow follows jobs, of which those before some do not count.
-func (f *flow) follow(all []job, before int, api *eventLoop) *path {
-	w := f.newPath(all)
-	if w.api = api; api != nil {
-		w.enter()
+// looped is the steady state of clients that have one request each at a time, by a path of requests that are drawn.
+func (f *flow) looped(clients int) *Steady {
+	jobs := min(fewestJobs+8*clients, mostJobs)
+	all := f.drawJobs(jobs)
+	defer jobBuffers.Put(all)
+	for i := clients; i < jobs; i++ {
+		(*all)[i].at = math.Inf(1)
 	}
-	for w.next < len(all) && f.ctx.Err() == nil {
-		w.counts(before)
-		if w.step(); w.stuck {
-			w.arrivals(api.next())
-		}
-	}
-	return w
+	w := f.newPath(*all)
+	w.sent = clients
+	w.follow(jobs / 2)
+	return w.steady(w.sums.answered / (w.now - w.sums.begin))
 }
 
 // newPath is the path of jobs before its first step.
 func (f *flow) newPath(all []job) *path {
-	w := &path{flow: f, jobs: all, idle: float64(f.idle()), horizon: math.Inf(1)}
-	longest := 1
-	for i := range all {
-		longest = max(longest, int(all[i].steps))
-	}
-	w.ends = make([]ending, longest+1)
+	w := &path{flow: f, jobs: all, clock: clock{power: float64(f.idle())}}
+	w.cache = occupancy{blocks: f.blocks, expect: expectFirst, of: f.of}
 	return w
 }
 
-// counts lets the sums begin if so many jobs have begun.
-func (w *path) counts(before int) {
-	if w.next < before || w.sums.begin > 0 {
-		return
-	}
-	w.sums = pathSums{begin: w.now}
-	if w.api != nil {
-		w.api.sums = loopSums{}
+// follow follows the jobs, of which those before some do not count.
+func (w *path) follow(before int) {
+	for w.next < len(w.jobs) && w.ctx.Err() == nil {
+		if w.next >= before && w.sums.begin == 0 {
+			w.sums, w.waits = pathSums{begin: max(w.now, 1e-12)}, [3]float64{}
+		}
+		w.step()
 	}
 }
 
-// state is the means over the jobs that count, which are answered at a rate.
-func (w *path) state(rate float64) *Steady {
+// steady is the means over the jobs that count, which are answered at a rate.
+func (w *path) steady(rate float64) *Steady {
 	sums := &w.sums
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
-	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
+	st := &Steady{Rate: rate, Utilization: min(sums.busy/time, 1), Running: rate * sums.decode / answered}
 	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
-	decode := sums.decode / answered
-	if w.api != nil {
-		in, later := w.api.delays()
-		if st.TTFT += unit.Seconds(in); w.steps == 0 {
-			later = 0
-		}
-		st.TPOT += unit.Seconds(later / max(w.gen-1, 1))
-		decode += later
-	} else {
+	if !w.handed {
 		st.TTFT += unit.Seconds(w.out(st.Running)) + w.server.Predictor.RequestTime()
 	}
-	st.E2E = st.TTFT + unit.Seconds(decode)
-	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
+	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
+	st.Energy = unit.Joules((sums.energy + w.power*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
-	st.otherBlocks = rate * w.beside(sums.own/sums.firsts, sums.after/answered)
+	st.Cache = min(sums.blocks/time/w.blocks, 1)
 	return st
 }
 
+// step forms and runs a step, and those after it that are alike.
 func (w *path) step() {
-	w.stuck = false
-	costs := w.current()
-	tokens, came := w.admit(costs.left)
-	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
-	switch {
-	case tokens > 0:
-		w.run(costs.prompt(tokens), true)
-	case decodes:
-		w.run(w.plain(costs), false)
-	default: // the next one begins when a request has come and the tokens of the one before are known
-		w.emit(w.now)
-		if w.api != nil {
-			w.arrivals(w.now)
-		}
-		if w.stuck = math.IsInf(w.jobs[w.next].at, 1); w.stuck {
-			return
-		}
-		if !w.ahead {
-			w.rested = max(w.jobs[w.next].at-w.now, 0)
-			w.now += w.rested
-		}
-		w.ahead, w.formed = false, w.now
+	if !w.server.Scheduler.Async {
+		w.free()
+	}
+	costs := w.costs(w.cache.running)
+	w.forming = forming{takes: costs.left, prompts: w.prompts[:0], ending: w.ending[:0], waits: w.waits}
+	w.policy.form(w)
+	if w.empty() {
+		w.wait()
 		return
 	}
-	w.gained = 0
-	if w.came = came; decodes {
-		w.gained = w.running
-		w.ring = w.place(1)
-		e := w.end(0)
-		w.done, *e = *e, ending{}
-		w.running -= int(w.done.n)
+	if w.share = 1; !w.decodes {
+		w.share = w.decodesBeside()
 	}
-	for i := came.from; i < came.to; i++ {
-		if steps := w.jobs[i].steps; steps > 0 {
-			w.running++
-			w.end(int(steps)).n++
+	c := w.plain(w.cache.running)
+	if w.tokens > 0 {
+		c = costs.prompt(w.tokens)
+	}
+	w.run(c)
+	w.came, w.prompts, w.done, w.ending = w.prompts, w.came, w.ending, w.done
+	if w.share > 0 {
+		w.decode()
+	}
+	for _, i := range w.came {
+		w.enter(i)
+	}
+	if w.tokens == 0 {
+		w.policy.decoded(&w.cache, 1)
+		w.repeat(c)
+	}
+}
+
+// decodesBeside is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
+// experts. In the mean all sequences decode for that part of a step.
+func (w *path) decodesBeside() float64 {
+	share := max(1-w.busy(), 0)
+	if w.cache.running == 0 {
+		return 0
+	}
+	w.endWith(w.decoded + share)
+	return share
+}
+
+// busy is the share of the replicas that have prompts in the step.
+func (w *path) busy() float64 { return min(math.Ceil(w.tokens/w.uncached.mean-1e-9)/w.peers, 1) }
+
+// empty reports whether the step has nothing to do.
+func (w *path) empty() bool { return w.tokens == 0 && !w.decodes }
+
+// continues gives the step the next part of a prompt that was begun, and a token of each sequence if they decode. It reports whether a
+// sequence was preempted.
+func (w *path) continues(decode bool) (preempted bool) {
+	if w.rest > 0 && w.tokens == 0 {
+		w.tokens = unit.Smaller(w.rest, w.takes)
+		if w.rest -= w.tokens; w.rest == 0 {
+			w.prompts = append(w.prompts, w.cut)
 		}
 	}
-	if tokens == 0 {
-		w.repeat(&costs.decode)
+	if !decode || w.cache.running == 0 {
+		return false
+	}
+	for w.held+w.growth > w.blocks*(1+1e-9) && w.preempt() {
+		preempted = true
+	}
+	if w.decodes = w.cache.running > 0; w.decodes {
+		w.endWith(w.decoded + 1)
+	}
+	return preempted
+}
+
+// endWith finds the jobs that end with a step.
+func (w *path) endWith(step float64) {
+	for len(w.ends) > 0 && float64(w.ends[0].at) <= step {
+		e := w.ends.next()
+		if v := &w.jobs[e.what]; v.ends == float64(e.at) {
+			v.ends = 0
+			w.ending = append(w.ending, e.what)
+		}
 	}
 }
 
-// end is the jobs that end with a step that decodes, so many after the last one.
-func (w *path) end(steps int) *ending { return &w.ends[w.place(steps)] }
-
-// place is the place in the ring of a step that decodes, so many after the last one.
-func (w *path) place(steps int) int {
-	at := w.ring + steps
-	if at >= len(w.ends) {
-		at -= len(w.ends)
-	}
-	return at
-}
-
-// admit lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
-func (w *path) admit(left float64) (tokens float64, came span) {
+// admit lets jobs begin that have come and fit into the step.
+func (w *path) admit() {
 	rules := &w.server.Scheduler
-	if w.api != nil {
-		w.arrivals(w.formed)
-	}
-	came = span{w.next, w.next}
-	if w.rest > 0 {
-		if tokens = unit.Smaller(w.rest, left); tokens < w.rest {
-			w.rest -= tokens
-			return tokens, span{}
+	running := w.cache.running - len(w.ending) // those that end with the step make room
+	most := rules.MaxSeqs * int(w.peers)
+	for w.rest == 0 {
+		i := int32(w.next)
+		if n := len(w.again); n > 0 {
+			i = w.again[n-1]
+		} else if w.next == len(w.jobs) || w.jobs[i].at > w.formed {
+			return
 		}
-		came.from, w.rest = w.next-1, 0
-	}
-	running := w.running
-	if running > 0 && rules.Mixed { // those that end with the step make room
-		running -= int(w.end(1).n)
-	}
-	for w.next < len(w.jobs) && w.jobs[w.next].at <= w.formed && tokens < left && running+w.next-came.from < w.most {
-		v := &w.jobs[w.next]
-		if rules.Whole && tokens > 0 && tokens+v.tokens > left {
-			break
+		v := &w.jobs[i]
+		tokens := v.tokens + float64(v.lost)*w.yields
+		switch {
+		case w.tokens >= w.takes || rules.Whole && w.tokens > 0 && w.tokens+tokens > w.takes:
+			w.waits[forTokens]++
+			return
+		case running+len(w.prompts) >= most:
+			w.waits[forSequences]++
+			w.blocked = true
+			return
+		case running+len(w.prompts) > 0 && !w.fits(v): // what fits into no cache begins alone
+			w.waits[forBlocks]++
+			w.blocked = true
+			return
 		}
-		v.begun = w.now
+		w.begin(i, tokens)
+	}
+	w.waits[forTokens]++
+}
+
+// fits reports whether a job may begin.
+func (w *path) fits(v *job) bool {
+	w.cache.room = w.blocks*(1-w.server.Scheduler.Watermark) - w.held
+	return w.policy.admits(&w.cache, &claim{need: v.begin + v.growth*float64(v.done), longest: v.longest(), left: v.due(w.yields)})
+}
+
+// due is how many tokens of its answer a job still generates.
+func (v *job) due(yields float64) float64 { return max(float64(v.gaps)+1-float64(v.done)*yields, 0) }
+
+// begin lets a job begin with tokens of its prompt, or to decode where the cache of its prompt is there.
+func (w *path) begin(i int32, tokens float64) {
+	v := &w.jobs[i]
+	if n := len(w.again); n > 0 {
+		w.again = w.again[:n-1]
+	} else {
 		w.next++
-		if tokens += v.tokens; tokens > left {
-			w.rest = tokens - left
-			return left, came
-		}
-		came.to = w.next
 	}
-	return tokens, came
+	w.held += v.begin + v.growth*float64(v.done)
+	w.cache.planned += v.longest()
+	w.cache.due += v.due(w.yields)
+	if v.lost > 0 {
+		v.done++ // the token that comes with the prompt
+	}
+	if v.left = v.steps - v.done; w.handed && tokens == 0 {
+		w.first(v, w.now)
+		w.enter(i)
+		w.decodes = true
+		w.endWith(w.decoded + 1)
+		return
+	}
+	w.cache.due--
+	if w.tokens += tokens; w.tokens > w.takes {
+		w.cut, w.rest, w.tokens = i, w.tokens-w.takes, w.takes
+		return
+	}
+	w.prompts = append(w.prompts, i)
+}
+
+// enter lets a job decode from the next step on that does, unless its answer ends with its prompt.
+func (w *path) enter(i int32) {
+	v := &w.jobs[i]
+	if v.left <= 0 {
+		w.cache.planned -= v.longest()
+		w.freeing += v.longest()
+		return
+	}
+	v.ends = w.decoded + float64(v.left)
+	w.ends.add(unit.Seconds(v.ends), i)
+	w.cache.running++
+	w.growth += v.growth
+	w.young = append(w.young, i)
+}
+
+// preempt lets the sequence begin again later that began to decode last. It reports whether there was one.
+func (w *path) preempt() bool {
+	for n := len(w.young) - 1; n >= 0; n-- {
+		i := w.young[n]
+		w.young = w.young[:n]
+		v := &w.jobs[i]
+		left := v.ends - w.decoded
+		if left <= 0 { // it has ended
+			continue
+		}
+		v.ends, v.done = 0, v.steps-int32(math.Ceil(left))
+		v.lost = max(v.done, 1)
+		w.held -= v.begin + v.growth*float64(v.done)
+		w.growth -= v.growth
+		w.cache.running--
+		w.cache.planned -= v.longest()
+		w.cache.due -= v.due(w.yields)
+		w.again = append(w.again, i)
+		w.sums.preempted++
+		w.policy.preempted(&w.cache)
+		return true
+	}
+	return false
+}
+
+// decode ends a step that decodes.
+func (w *path) decode() {
+	w.gain(w.share)
+	w.cache.running -= len(w.done)
+	for _, i := range w.done {
+		v := &w.jobs[i]
+		w.growth -= v.growth
+		w.cache.planned -= v.longest()
+		w.freeing += v.longest()
+	}
+	if w.cache.running == 0 { // what rounding leaves
+		w.growth, w.young = 0, w.young[:0]
+	}
+}
+
+// gain gives the sequences that decode the tokens of some steps.
+func (w *path) gain(steps float64) {
+	n := float64(w.cache.running)
+	w.sums.gained += steps * n
+	w.held += steps * w.growth
+	w.cache.due -= steps * w.yields * n
+	w.decoded += steps
+}
+
+// free frees the blocks of the jobs that have ended.
+func (w *path) free() { w.held, w.freeing = max(w.held-w.freeing, 0), 0 }
+
+// wait lets the tokens of the last step come, and then the next request.
+func (w *path) wait() {
+	w.emit(w.now)
+	if w.next == len(w.jobs) {
+		return
+	}
+	if !w.ahead {
+		w.rested = max(w.jobs[w.next].at-w.now, 0)
+		w.now += w.rested
+	}
+	w.ahead, w.formed = false, w.now
 }
 
 // run runs a step with its cost, by the law of replica.run.
-func (w *path) run(c *Cost, prompts bool) {
+func (w *path) run(c *Cost) {
 	if w.rested > 0 {
 		r := rested(*c, min(w.rested/float64(analytic.Window), 1))
 		c = &r
@@ -383,13 +491,13 @@ func (w *path) run(c *Cost, prompts bool) {
 	ahead := unit.Smaller(w.now-launch, float64(c.Waits)) // min and max take longer in a browser
 	end := w.now + float64(c.Time) - ahead
 	launched := unit.Smaller(launch+float64(c.Launch), end)
-	if w.ahead && prompts { // the host keeps the tokens of the step before while it launches them
-		out = unit.Larger(out, launched)
+	if w.ahead && w.tokens > 0 { // the host keeps the tokens of the step before while it launches them
+		out += w.busy() * unit.Larger(launched-out, 0)
 	}
-	w.sums.after += w.done.n * (end - out)
+	w.sums.blocks += w.held * (end - w.now)
 	w.emit(out)
 	w.sums.busy += end - w.now
-	w.sums.energy += float64(c.Energy) - w.idle*ahead
+	w.sums.energy += float64(c.Energy) - w.power*ahead
 	w.formed = end
 	if w.ahead = w.server.Scheduler.Async; w.ahead {
 		w.formed = unit.Larger(w.now, launched)
@@ -397,11 +505,10 @@ func (w *path) run(c *Cost, prompts bool) {
 	w.now, w.rested = end, 0
 }
 
-// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job
-// ends.
+// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt, with which a job
+// ends, or for which there are not enough blocks.
 func (w *path) repeat(c *Cost) {
-	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) ||
-		w.api != nil && !w.api.quiet(float64(w.running), w.server.Yields(), float64(c.Time-c.Waits)) {
+	if w.rest > 0 || len(w.done) > 0 || w.next == len(w.jobs) || w.blocked && w.policy.waits() {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -411,55 +518,75 @@ func (w *path) repeat(c *Cost) {
 			return
 		}
 	}
-	next, steps := w.jobs[w.next].at, 0.0
-	// A request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it.
-	if w.api != nil && w.api.come < len(w.api.coming) {
-		next = min(next, w.api.coming[w.api.come]-2*length)
+	steps := w.alike(length, lead)
+	if steps <= 0 {
+		return
 	}
-	if w.running >= w.most {
-		next = math.Inf(1)
-	}
-	now, formed := w.now, w.formed
-	for next = min(next, w.horizon); formed < next && w.end(1).n == 0; w.ring = w.place(1) {
-		now += length
-		formed = now - lead
-		steps++
-	}
-	w.now, w.formed = now, formed
+	w.now += steps * length
+	w.formed = w.now - lead
 	w.sums.busy += steps * length
-	w.sums.energy += steps * (float64(c.Energy) - w.idle*(float64(c.Time)-length))
+	w.sums.energy += steps * (float64(c.Energy) - w.power*(float64(c.Time)-length))
+	w.sums.blocks += length * steps * (w.held + w.growth*(steps-1)/2)
+	w.gain(steps)
+	w.policy.decoded(&w.cache, steps)
+}
+
+// alike is how many further steps of a length are like the last one, which are formed a lead before they begin.
+func (w *path) alike(length, lead float64) (steps float64) {
+	steps = math.Inf(1)
+	if next := w.jobs[w.next].at; !w.blocked {
+		if steps = math.Ceil((next - w.now + lead) / length); w.formed >= next {
+			return 0
+		}
+		steps = max(steps, 1)
+	}
+	for len(w.ends) > 0 && w.jobs[w.ends[0].what].ends != float64(w.ends[0].at) { // preempted
+		w.ends.next()
+	}
+	if len(w.ends) > 0 {
+		steps = min(steps, math.Floor(float64(w.ends[0].at)-w.decoded-1+1e-9))
+	}
+	if w.growth > 0 {
+		steps = min(steps, math.Floor((w.blocks-w.held)/w.growth))
+	}
+	return steps
+}
+
+// first notes that the host has the first token of a job.
+func (w *path) first(v *job, at float64) {
+	v.first = at
+	w.sums.firsts++
+	if w.sums.ttft += at - v.at; v.gaps > 0 {
+		w.sums.several++
+	}
+}
+
+// last notes that the host has the last token of a job.
+func (w *path) last(v *job, at float64) {
+	if w.sent > 0 && w.sent < len(w.jobs) {
+		w.jobs[w.sent].at = at + float64(w.server.Predictor.RequestTime())
+		w.sent++
+	}
+	w.sums.answered++
+	if w.sums.decode += at - v.first; v.gaps > 0 {
+		w.sums.tpot += (at - v.first) / float64(v.gaps)
+	}
 }
 
 // emit gives out the tokens of the step that ended.
 func (w *path) emit(at float64) {
-	d, s := &w.done, &w.sums
-	ended := int(d.n)
-	s.decode += d.n*at - d.firsts
-	s.tpot += d.inverse*at - d.firstsInverse
-	for i := w.came.from; i < w.came.to; i++ {
+	for _, i := range w.done {
+		w.last(&w.jobs[i], at)
+	}
+	for _, i := range w.came {
 		v := &w.jobs[i]
-		s.firsts++
-		s.ttft += at - v.at
-		s.own += at - v.begun
-		if v.steps == 0 {
-			ended++
-			continue
+		if v.first == 0 {
+			w.first(v, at)
 		}
-		s.several++
-		e, each := w.end(int(v.steps)), 1/float64(v.gaps)
-		e.firsts += at
-		e.inverse += each
-		e.firstsInverse += at * each
-	}
-	s.answered += float64(ended)
-	if w.api != nil {
-		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
-		w.api.deliver(delivery{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.Yields() + firsts}, at)
-	}
-	w.came, w.done, w.gained = span{}, ending{}, 0
-	if w.turns != nil && w.api == nil {
-		for range ended {
-			w.turns.send(at + float64(w.server.Predictor.RequestTime()))
+		if v.left <= 0 {
+			w.last(v, at)
 		}
 	}
+	w.came, w.done = w.came[:0], w.done[:0]
+	w.free()
 }

@@ -43,30 +43,13 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			seen := &answers{from: 500 + int(3*st.Running)}
 			l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: x.prompt, Gen: x.gen, Requests: requests + int(20*st.Running), Seed: 1}
 			r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
-			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity, short %v: ", x.model, x.gpu, &x.prompt, &x.gen, share,
-				states.flow.shortAnswers(rate))
+			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity: ", x.model, x.gpu, &x.prompt, &x.gen, share)
 			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05+2*uncertainty(seen.ttft))
 			agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05+2*uncertainty(seen.tpot))
 			agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
 			agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 			agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
 			agree(t, what+"KV cache", st.Cache, r.MeanCache, 0.06+2*uncertainty(seen.e2e))
-		}
-	}
-}
-
-// Both ways to the state of a request that meets hardly any other agree.
-func TestBriefAnswersAlone(t *testing.T) {
-	for _, scheduler := range []string{"vllm", "vllm-2024", "sglang", "llama.cpp"} {
-		f, err := server(t, "llama3.1-8b", "h100", 1, scheduler).flow(Lengths{Kind: "uniform", Low: 1000, High: 3000}, Fixed(20))
-		testkit.Must(t, err)
-		a, b := f.product(1e-4), f.sampled(1e-4, nil)
-		agree(t, scheduler+": TTFT", float64(a.TTFT), float64(b.TTFT), 0.002)
-		agree(t, scheduler+": TPOT", float64(a.TPOT), float64(b.TPOT), 0.002)
-		agree(t, scheduler+": E2E", float64(a.E2E), float64(b.E2E), 0.002)
-		agree(t, scheduler+": energy", float64(a.Energy), float64(b.Energy), 0.01)
-		if !f.server.Scheduler.Async { // else blocks of an answer are held during the next step, of which there is none here
-			agree(t, scheduler+": KV blocks beside", a.otherBlocks, b.otherBlocks, 0.02)
 		}
 	}
 }
@@ -100,43 +83,11 @@ func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
 	}
 }
 
-// Steps that only decode a small model wait for launches, but for those after a prompt that the host gains a lead by. Steps that are
-// followed have the same mean.
-func TestStepsAheadOfTheHost(t *testing.T) {
-	s := server(t, "llama3.2-1b", "rtx-4090", 4, "vllm")
-	for _, x := range []struct{ drafts, rate float64 }{{0, 4}, {3, 3.4}} {
-		s.Drafts, s.Acceptance = int(x.drafts), 0.7
-		f, err := s.flow(Lengths{Kind: "uniform", Low: 1168, High: 3504}, Lengths{Kind: "uniform", Low: 211, High: 633})
-		testkit.Must(t, err)
-		agree(t, fmt.Sprintf("%+v: TPOT", x), float64(f.product(x.rate).TPOT), float64(f.sampled(x.rate, nil).TPOT), 0.02)
-	}
-}
-
 // Steps with equal prompts are priced as they are, for how full the last wave of tiles is differs from number to number.
 func TestEqualPromptsArePriced(t *testing.T) {
-	f, err := engineServer(t, "mistral-7b-v0.3", "a100", 8, "sglang", "sglang").flow(Fixed(579), Fixed(12))
-	testkit.Must(t, err)
-	for k := 1; k <= counted; k++ {
+	f := engineServer(t, "mistral-7b-v0.3", "a100", 8, "sglang", "sglang").queue(t, Fixed(579), Fixed(12))
+	for k := 1; k <= 8; k++ {
 		tokens := float64(k) * 579
-		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.level(1).once(tokens, 0).Time), float64(f.pass(0, tokens, 0).Time), 1e-9)
+		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.costs(1).prompt(tokens).Time), float64(f.pass(1, tokens).Time), 1e-9)
 	}
-}
-
-// A path of short answers has the API server too where that is noticeable, but busy for too little of the time to let requests come in
-// groups.
-func TestBriefAnswersGoThroughTheServer(t *testing.T) {
-	const rate = 170
-	s := server(t, "qwen2.5-0.5b", "h100", 1, "vllm")
-	states, err := s.Steadies(t.Context(), Fixed(1024), Fixed(4))
-	testkit.Must(t, err)
-	if f := states.flow; f.groupsArrivals(rate) || !f.apiBusy(noticeable, rate) || !f.shortAnswers(rate) {
-		t.Fatalf("another case is wanted, whose answers are short and whose API server is noticeable without grouping requests; it is busy "+
-			"for %.2f of the time", f.front.load(rate, f.gen))
-	}
-	st, err := states.Rate(rate, Layout{Replicas: 1})
-	testkit.Must(t, err)
-	l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(1024), Gen: Fixed(4), Requests: 20000, Seed: 1}
-	r := simulate(t, s, l, Options{Warmup: 1000})
-	agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.02)
-	agree(t, "TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.02)
 }

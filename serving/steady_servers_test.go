@@ -26,10 +26,10 @@ func TestSteadyOfManyServers(t *testing.T) {
 		s, what := anyServer(t, random)
 		prompt, gen := drawLengths(random, 50, 4000), drawLengths(random, 20, 600)
 		share := 0.1 + 0.7*random.Float64()
-		f, err := s.flow(prompt, gen)
-		if err != nil {
+		if s.Serves(prompt, gen) != nil {
 			continue // the requests are too long for it
 		}
+		f := s.queue(t, prompt, gen)
 		rate := loaded(f, share)
 		if f.front.load(rate, f.gen) > 0.6 {
 			continue // saturated by tokens that are sent
@@ -164,11 +164,10 @@ func TestGraphsOfDrafts(t *testing.T) {
 	s := server(t, "nemotron-h-8b", "h200", 2, "vllm")
 	s.Acceptance = 0.7
 	for _, s.Drafts = range []int{0, 1, 3} {
-		f, err := s.flow(Fixed(1000), Fixed(200))
-		testkit.Must(t, err)
+		f := s.queue(t, Fixed(1000), Fixed(200))
 		for _, n := range []int{1, 20, 90} {
-			limit := f.limitOf(n, 0)
-			held, beyond := f.pass(n, limit, 0).Launch, f.pass(n, limit+1, 0).Launch
+			limit := f.limitOf(n)
+			held, beyond := f.pass(n, limit).Launch, f.pass(n, limit+1).Launch
 			if held.Times(1.5) > beyond {
 				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held,
 					beyond)
@@ -181,8 +180,7 @@ func TestGraphsOfDrafts(t *testing.T) {
 func TestStepsBesideWindows(t *testing.T) {
 	s, prompt, gen := server(t, "gemma3-12b", "h100", 8, "vllm"), Lengths{Kind: "lognormal", Mean: 548, Spread: 0.77},
 		Lengths{Kind: "uniform", Low: 243, High: 730}
-	f, err := s.flow(prompt, gen)
-	testkit.Must(t, err)
+	f := s.queue(t, prompt, gen)
 	random, sum := rand.New(rand.NewPCG(1, 1)), Cost{}
 	const draws, n = 50, 260
 	for range draws {
@@ -196,7 +194,7 @@ func TestStepsBesideWindows(t *testing.T) {
 		c := f.prices.cost(&b, 0)
 		sum = plus(&sum, &c, 1.0/draws)
 	}
-	c := f.decode(n)
+	c := f.pass(n, 0)
 	agree(t, "time", float64(c.Time), float64(sum.Time), 0.01)
 	agree(t, "energy", float64(c.Energy), float64(sum.Energy), 0.01)
 }

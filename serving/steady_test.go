@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,20 +9,6 @@ import (
 	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
-
-func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
-	return s.flowWith(context.Background(), prompt, gen, stepCosts{})
-}
-
-// SteadyConcurrency is the steady state of a closed loop of clients that have one request
-// each at a time.
-func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
-	all, err := s.Steadies(context.Background(), prompt, gen)
-	if err != nil {
-		return nil, err
-	}
-	return all.Clients(clients, Layout{s.Replicas, s.Prefillers, s.Link})
-}
 
 // Answers of one token end with their prompt, so that no number of them fills a replica.
 func TestSteadyOfOneToken(t *testing.T) {
@@ -51,8 +36,7 @@ func TestSteadyOfPromptsAlone(t *testing.T) {
 
 // A state whose times are no numbers is refused.
 func TestSteadyOfNoTime(t *testing.T) {
-	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(1024), Fixed(128))
-	testkit.Must(t, err)
+	f := server(t, "llama3.1-8b", "h200", 1, "vllm").queue(t, Fixed(1024), Fixed(128))
 	for _, st := range []Steady{{TTFT: 1, E2E: unit.Seconds(math.NaN()), Energy: 1}, {TTFT: 1, E2E: 2, Energy: -1},
 		{TTFT: 1, E2E: unit.Seconds(math.Inf(1)), Energy: 1}} {
 		if got, err := f.complete(&st, 1, 1); err == nil {
@@ -70,23 +54,6 @@ func TestSteadyOfFurtherSteps(t *testing.T) {
 	testkit.Must(t, err)
 	if c := st.Capacity.Rate; !(c > 1.6) || math.IsInf(c, 0) {
 		t.Errorf("the largest rate is %g", c)
-	}
-}
-
-// Where further steps hide more launches than they take, more prompts shorten a step: its mean length is still above that of one that only
-// decodes.
-func TestSteadyOfHiddenLaunches(t *testing.T) {
-	s := engineServer(t, "falcon-mamba-7b", "b300", 2, "sglang", "sglang-mixed")
-	s.Scheduler.Budget = 2048
-	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 43, Spread: 0.21}, Lengths{Kind: "lognormal", Mean: 25, Spread: 1})
-	testkit.Must(t, err)
-	for _, n := range []int{1, 513, 1024} {
-		p := f.level(n)
-		for _, rate := range []float64{1, 100, 1427.38} {
-			if c, ok := p.mean(rate); ok && !(c >= float64(p.decode.Time)) {
-				t.Errorf("%d sequences and %g prompts a second have steps of %g s, %v without prompts", n, rate, c, p.decode.Time)
-			}
-		}
 	}
 }
 
@@ -117,10 +84,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 			s.HitRate = 0.5
 		}
 		prompt, gen := drawLengths(random, 200, 2000), drawLengths(random, 50, 400)
-		f, err := s.flow(prompt, gen)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := s.queue(t, prompt, gen)
 		share := 0.1 + 0.7*random.Float64()
 		rate := loaded(f, share)
 		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt,
@@ -147,21 +111,6 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 	}
 }
 
-// Where further prompts shorten a step, as in a mixture of experts with short prompts, what a longer step adds to those after
-// it is still the sum of a series.
-func TestEchoOfNegativeLoad(t *testing.T) {
-	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(100), Fixed(128))
-	testkit.Must(t, err)
-	for _, load := range []float64{-0.8, -0.3, 0, 0.3, 0.8} {
-		sum, term := 0.0, 1.0
-		for range int(f.steps / 2) {
-			sum += term
-			term *= load
-		}
-		agree(t, fmt.Sprintf("echo of a load of %g", load), f.echo(load), sum, 1e-4)
-	}
-}
-
 func drawLengths(r *rand.Rand, low, high int) Lengths {
 	mean := low + r.IntN(high-low)
 	switch r.IntN(3) {
@@ -171,13 +120,6 @@ func drawLengths(r *rand.Rand, low, high int) Lengths {
 		return Lengths{Kind: "uniform", Low: float64(mean / 2), High: float64(mean * 3 / 2)}
 	}
 	return Lengths{Kind: "lognormal", Mean: float64(mean), Spread: 0.2 + 0.6*r.Float64()}
-}
-
-func agree(t *testing.T, what string, got, want, rel float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= rel*want) {
-		t.Errorf("%s: steady state %.4g, simulated %.4g (%+.1f %%)", what, got, want, 100*(got/want-1))
-	}
 }
 
 // A closed loop agrees too, whether answers differ or have one length, which makes clients
@@ -194,9 +136,6 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 		st, err := s.SteadyConcurrency(clients, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if f, _ := s.flow(prompt, gen); near(f, st) > 0.5 {
-			continue // saturated by prompts
 		}
 		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: 2000 + 60*clients, Seed: uint64(i)}
 		r := simulate(t, s, l, Options{Warmup: 100 + 10*clients})
@@ -291,11 +230,6 @@ func BenchmarkSteadyRate(b *testing.B) {
 			}
 		})
 	}
-}
-
-// near is the share of the time that prompts take.
-func near(f *flow, st *Steady) float64 {
-	return st.Rate * f.level(int(st.Running)).further(1)
 }
 
 // Clients that prompts keep busy are answered no faster than the largest rate, and as fast as in the simulation within 5 %.
@@ -393,24 +327,6 @@ func TestSteadyOfShortAnswers(t *testing.T) {
 		if tpot := r.TPOT.Mean(); float64(st.TPOT) > 2.2*tpot || float64(st.TPOT) < 0.6*tpot {
 			t.Errorf("%d + %d tokens at %g/s: TPOT %v, simulated %g", x.prompt, x.gen, x.rate, st.TPOT, tpot)
 		}
-	}
-}
-
-// Where no graph holds the decodes a step takes as long with prompts as without. Numbers of sequences there have the product form, and no
-// groups of those whose prompts were computed together, which are of the steps that graphs hold: else a server that goes back and forth
-// between the two kinds is among few sequences for too much of the time.
-func TestSteadyOfTwoKindsOfSteps(t *testing.T) {
-	s := server(t, "qwen3-30b-a3b", "h100-pcie", 2, "vllm")
-	s.Drafts, s.Acceptance = 2, 0.7
-	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 1178, Spread: 0.47}, Fixed(485))
-	testkit.Must(t, err)
-	rate := 0.477 * f.unpreempted().Rate
-	weights, cycles := f.weights(rate)
-	grouped := func(n int) float64 {
-		return 1 - math.Log(weights[n+1]/weights[n])/math.Log(rate*f.steps*cycles[n+1].decode/float64(n+1))
-	}
-	if few, many := grouped(100), grouped(240); few < 0.2 || math.Abs(many) > 0.1 {
-		t.Errorf("groups take %.2f of the slope of 100 sequences, %.2f of that of 240; want some and none", few, many)
 	}
 }
 

@@ -194,14 +194,11 @@ func TestSteadyByLoad(t *testing.T) {
 	seeds := testkit.Cases(4, 10)
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	prompt, gen := Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "lognormal", Mean: 250, Spread: 0.8}
-	f, err := s.flow(prompt, gen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := s.queue(t, prompt, gen)
 	wrong := map[bool]int{}
 	for _, use := range []float64{0.2, 0.5, 0.8, 0.9, 1.2, 1.5} {
 		for seed := range uint64(seeds) {
-			rate := use * f.unpreempted().Rate
+			rate := use * f.capacity().Rate
 			r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 3000, Seed: seed},
 				Options{Steady: true})
 			if x := r.Transient; x.Steady != (use < 1) {

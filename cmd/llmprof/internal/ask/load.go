@@ -166,7 +166,7 @@ func (r *Rates) During(ctx context.Context) { r.all.During(ctx) }
 
 // At is the steady state at a rate, with that at the slow end of the interval where that is stable.
 func (r *Rates) At(rate float64) (*view.Load, error) {
-	load, layout := &view.Load{Server: r.server, Rate: &rate, Prompt: r.prompt, Gen: r.gen}, r.layout()
+	load, layout := &view.Load{Server: r.server, Rate: &rate, Prompt: r.prompt, Gen: r.gen}, r.server.Layout()
 	var err error
 	if load.Steady, err = r.all.Rate(rate, layout); err == nil {
 		load.High, _ = plan.SlowRate(r.all, rate, layout, r.slower)
@@ -184,14 +184,10 @@ func (r *Rates) clients(n int) (*view.Load, error) {
 	}
 	load := &view.Load{Server: r.server, Concurrency: &n, Prompt: r.prompt, Gen: r.gen}
 	var err error
-	if load.Steady, err = r.all.Clients(n, r.layout()); err == nil {
+	if load.Steady, err = r.all.Clients(n, r.server.Layout()); err == nil {
 		load.High = plan.Stretched(load.Steady, r.slower)
 	}
 	return load, err
-}
-
-func (r *Rates) layout() serving.Layout {
-	return serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
 }
 
 // unused refuses flags of a server where there is no load.
@@ -235,8 +231,8 @@ const (
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes
 // at the slow end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
 func (r *Rates) Chart(part ChartPart) (all []ChartRate, slower float64, err error) {
-	layout := r.layout()
-	if err := r.all.Stable(chartLow, layout); err != nil {
+	layout := r.server.Layout()
+	if _, err := r.all.Rate(chartLow, layout); err != nil {
 		return nil, 0, err
 	}
 	most, err := r.all.Capacity(layout)

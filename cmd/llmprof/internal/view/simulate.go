@@ -54,7 +54,11 @@ func (s *Simulation) Add(ctx context.Context, name string, l *serving.Load, r *s
 		return
 	}
 	if s.Server.Prefillers == 0 || l.Gen.MeanLength() >= 2 { // An answer of one token has no decode.
-		if _, err := s.Server.SteadyRate(ctx, l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
+		states, err := s.Server.Steadies(ctx, l.Prompt, l.Gen)
+		if err == nil {
+			_, err = states.Rate(l.Arrival.Rate, s.Server.Layout())
+		}
+		if err != nil {
 			warn("%v; the times grow with the number of requests", err)
 			return
 		}

@@ -1,0 +1,32 @@
+package serving
+
+// sglang is the scheduler of SGLang (python/sglang/srt/managers/scheduler.py and schedule_policy.py): prompts go first, in steps of their
+// own, and a request begins where there is room for its prompt and for a share of all tokens that are to come. That share, its new token
+// ratio, falls with each step that only decodes (update_running_batch), and rises when a sequence is retracted.
+type sglang struct{ sglangMixed }
+
+func (sglang) form(s former) { apart(s) }
+
+// The new token ratio begins at 0.7 and falls to 0.14 of that within 600 steps without a retraction.
+const (
+	expectFirst = 0.7
+	expectLeast = 0.098
+	expectFalls = (expectFirst - expectLeast) / 600
+	expectClip  = 4096 // tokens of its own answer that a request has to have room for
+)
+
+func (sglangMixed) admits(o *occupancy, c *claim) bool {
+	if c.need > o.room {
+		return false
+	}
+	return o.running == 0 || c.need+o.of(float64(int(max(o.due, 0)*o.expect))+min(c.left, expectClip)) <= o.room
+}
+
+func (sglangMixed) preempted(o *occupancy) { o.expect = max(o.expect, 0.5*(expectFirst+expectLeast)) }
+
+func (sglangMixed) decoded(o *occupancy, steps float64) {
+	o.expect = max(o.expect-steps*expectFalls, expectLeast)
+}
+
+// A request may begin as the share falls.
+func (sglangMixed) waits() bool { return true }
