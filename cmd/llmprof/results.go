@@ -69,6 +69,7 @@ func (a *app) sayPartial(dir string) {
 		}
 		runs, again = append(runs, r.ID), append(again, strconv.Quote(strings.Join(words, " ")))
 	}
+	slices.Sort(again)
 	runs, again = slices.Compact(runs), slices.Compact(again)
 	if len(again) > mostNamed {
 		again = append(again[:mostNamed], "as many other commands as it takes")

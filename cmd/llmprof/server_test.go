@@ -275,8 +275,9 @@ func TestRunServer(t *testing.T) {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), stderr)
 	}
 	list := func() ran { return try(t, "results", "list", results) }
-	want := fmt.Sprintf("did not finish: resumed by \"llmprof run %s --results %s --offline\"", file, results)
-	if got := list(); !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+	want := fmt.Sprintf("\"llmprof run %s --results %s --offline\"", file, results)
+	if got := list(); !strings.Contains(got.stderr, "2 that did not finish: resumed by") || strings.Count(got.stderr, want) != 1 ||
+		strings.Count(got.stderr, "\n") != 1 {
 		t.Errorf("the list says %q, want a line with %q", got.stderr, want)
 	}
 	server.pause.Store(0)
