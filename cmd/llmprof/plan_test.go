@@ -206,7 +206,7 @@ func TestPlanTails(t *testing.T) {
 
 // Models of a list are ranked in its order, those that do not qualify are named, and each row is of its model.
 func TestPlanModels(t *testing.T) {
-	p := planJSON(t, 0, "qwen3-32b,qwen3-14b,qwen3-8b --gpus rtx-4090,l40s --max-gpus 1 --tpot 25ms --by model")
+	p := planJSON(t, 0, "qwen3-32b,qwen3-14b,qwen3-8b --gpus rtx-4090,l40s --max-gpus 1 --tpot 28ms --by model")
 	var got []string
 	for _, r := range p.Rows {
 		got = append(got, r.Model)

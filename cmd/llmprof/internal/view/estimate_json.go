@@ -233,7 +233,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 		},
 		Engine: e.Machine.Engine.Profile().Name, EngineWhy: e.EngineReason,
 		Calibration: calibrationJSON{
-			Name: c.Name, Source: c.Source, PrefillError: c.PrefillError, DecodeError: c.DecodeError,
+			Name: c.Name, Source: c.Source, PrefillError: e.Prefill.KernelHigh, DecodeError: e.decodeOrPrefill().KernelHigh,
 			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting],
 			MemoryEff: k[roofline.GEMMMemory],
 			LinkEff:   k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],

@@ -84,9 +84,26 @@ func (e *Estimate) setup() render.Fields {
 		{Name: "Split", Lines: []string{e.splitLine()}},
 		{Name: "Formats", Lines: []string{e.schemeLine()}},
 		{Name: "Engine", Lines: []string{e.engine("") + ": " + e.Machine.Engine.Profile().Source}},
-		{Name: "Calibration", Lines: []string{fmt.Sprintf("%s: %s; error ±%.0f %% in prefill, ±%.0f %% in decode",
-			c.Name, c.Source, 100*c.PrefillError, 100*c.DecodeError)}},
+		{Name: "Calibration", Lines: []string{fmt.Sprintf("%s: %s; error %s in prefill, %s in decode",
+			c.Name, c.Source, errorText(&e.Prefill), errorText(e.decodeOrPrefill()))}},
 	}}
+}
+
+// decodeOrPrefill is the phase whose error a decode step has: of a prompt alone it is that of the prefill.
+func (e *Estimate) decodeOrPrefill() *analytic.Phase {
+	if e.Tokens == 0 {
+		return &e.Prefill
+	}
+	return &e.Decode
+}
+
+// errorText is how far the kernels of a phase may be off.
+func errorText(p *analytic.Phase) string {
+	low, high := fmt.Sprintf("%.0f", 100*p.KernelLow), fmt.Sprintf("%.0f", 100*p.KernelHigh)
+	if low == high {
+		return "±" + high + " %"
+	}
+	return fmt.Sprintf("−%s to +%s %%", low, high)
 }
 
 func (e *Estimate) gpuLine(g *hardware.GPU) string {
