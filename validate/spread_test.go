@@ -50,7 +50,7 @@ func TestSpread(t *testing.T) {
 		slices.Sort(terms)
 		got, has := terms[len(terms)*95/100], casetest.Engine(t, name+"@unknown").Profile().ReleaseError
 		t.Logf("%s: %.3f of %d times", name, got, len(terms))
-		if math.Abs(got-has) > 0.008 {
+		if math.Abs(got-has) > 0.015 {
 			t.Errorf("other releases of %s differ by %.3f, and the engine has %.3f", name, got, has)
 		}
 	}

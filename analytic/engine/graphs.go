@@ -12,8 +12,18 @@ import (
 // is none.
 type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
 
-// roundUp is the least multiple of step that is no less than n.
-func roundUp(n, step float64) float64 { return step * math.Ceil(n/step) }
+// sizes are the sizes of CUDA graphs: multiples of Step tokens up to Most.
+type sizes []struct{ Most, Step float64 }
+
+// upTo gives the CUDA graphs of the sizes up to most tokens.
+func (s sizes) upTo(tokens, most float64) (rows float64, ok bool) {
+	for i := range s {
+		if tokens <= s[i].Most {
+			return min(s[i].Step*math.Ceil(tokens/s[i].Step), most), tokens <= most
+		}
+	}
+	return 0, false
+}
 
 // lowerServed makes the kernels of a part of a step of a server whose decode steps are CUDA graphs, captured for a list of batch sizes,
 // and marks those that CUDA graphs launch.

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// named has the files that may name an engine as a string: parsers of what engines write, and the layout of ELANA's tables.
+// named has the files that may name an engine: parsers of what engines write, and the layout of ELANA's tables.
 var named = []string{"serving/replay/forms.go", "cmd/llmprof/results.go", "cmd/llmprof/measure_flags.go"}
 
 // The rooms that predict, serve, plan and answer ask an engine what it is like, and never which one it is: no string of theirs is an
-// engine's name, and no identifier has one in it.
+// engine's name, and no identifier has one in it, but those of the code of schedulers in serving, which has a file for each.
 func TestNoEngineIsNamedElsewhere(t *testing.T) {
 	var names []string
 	for _, e := range all() {
@@ -53,7 +53,7 @@ func TestNoEngineIsNamedElsewhere(t *testing.T) {
 						t.Errorf("%s:%d names the engine %q", name, set.Position(n.Pos()).Line, text)
 					}
 				case *ast.Ident:
-					if has.MatchString(n.Name) {
+					if has.MatchString(n.Name) && !strings.HasPrefix(name, "serving/policy") {
 						t.Errorf("%s:%d: %s has an engine's name", name, set.Position(n.Pos()).Line, n.Name)
 					}
 				}

@@ -50,7 +50,7 @@ func TestUnmeasuredIsSaid(t *testing.T) {
 	for name, want := range map[string]string{
 		"vllm@0.33.0":          "vLLM 0.33.0: not measured; constants of 0.25.1, wider by 16 %",
 		"sglang@0.5.9+deepep":  "SGLang 0.5.9: not measured; constants of 0.5.14, wider by 24 %",
-		"tensorrt-llm@unknown": "TensorRT-LLM unknown: not measured; constants of 1.3.0rc20, wider by 6 %",
+		"tensorrt-llm@unknown": "TensorRT-LLM unknown: not measured; constants of 1.3.0rc20, wider by 5 %",
 		"transformers-graph@5": "transformers 5: not measured; constants of 5.17, wider by 13 %",
 		"vllm":                 "",
 		"vllm@0.24.1":          "",

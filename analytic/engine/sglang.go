@@ -168,7 +168,7 @@ func sglangShare(memory unit.Bytes) float64 {
 	const mib = 1 << 20
 	budget, graphs := sglangSizes(memory, 1)
 	reserved := 512 + 1.5*float64(budget) + 2*graphs + 1024/8
-	for size := sglangNext(3); size <= float64(budget); size = sglangNext(size) {
+	for size := 4.0; size <= float64(budget); size, _ = sglangPrompts.upTo(size+1, math.Inf(1)) {
 		reserved += 8
 	}
 	if memory > 60*1024*mib {
@@ -181,17 +181,7 @@ func sglangShare(memory unit.Bytes) float64 {
 // and of multiples of 16 up to 512, as far as the largest batch.
 func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
 	_, most := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
-	switch {
-	case batch > most:
-		return 0, false
-	case batch <= 2:
-		return math.Ceil(batch), true
-	case batch <= 12:
-		return roundUp(batch, 4), true
-	case batch <= 256:
-		return min(roundUp(batch, 8), most), true
-	}
-	return roundUp(batch, 16), true
+	return sizes{{2, 1}, {12, 4}, {256, 8}, {512, 16}}.upTo(batch, most)
 }
 
 // sglangLatent is the most tokens of a CUDA graph of prompts with latent attention.
@@ -206,23 +196,15 @@ func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) 
 	if latent(m) {
 		most = min(most, sglangLatent)
 	}
-	if tokens > float64(most) || l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || m.Family == "qwen3_next" {
+	if l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || m.Family == "qwen3_next" {
 		return 0, false
 	}
-	return sglangNext(max(tokens, 4) - 1), true
+	return sglangPrompts.upTo(tokens, float64(most))
 }
 
-// sglangNext is the number of tokens of the next larger CUDA graph of prompts: multiples of 4 up to 32, of 16 up to
-// 256, of 32 up to 512, of 64 up to 1024, of 256 up to 4096, and of 512 beyond.
-func sglangNext(tokens float64) float64 {
-	step := 512.0
-	for _, s := range [][2]float64{{4096, 256}, {1024, 64}, {512, 32}, {256, 16}, {32, 4}} {
-		if tokens < s[0] {
-			step = s[1]
-		}
-	}
-	return step * (math.Floor(tokens/step) + 1)
-}
+// sglangPrompts are the sizes of CUDA graphs of prompts: multiples of 4 tokens up to 32, of 16 up to 256, of 32 up to 512, of 64 up to
+// 1024, of 256 up to 4096, and of 512 beyond.
+var sglangPrompts = sizes{{32, 4}, {256, 16}, {512, 32}, {1024, 64}, {4096, 256}, {math.Inf(1), 512}}
 
 func latent(m *models.Model) bool {
 	for _, b := range m.Blocks() {

@@ -21,9 +21,8 @@ var vllm = Engine{
 		Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 " +
 			"processes, and kernels of llama3.1-8b's traces on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, " +
 			"1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
-		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"),
-		Reserve: 1.1e9, Budget: vllmScheduler.pass, Utilization: taking(0.92),
-		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
+		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: vllmScheduler.pass,
+		Utilization: taking(0.92), HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
 	},
 	title: "vLLM",
 	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.16, patches: []patch{
@@ -188,29 +187,14 @@ const older = 0.8
 // vllmGraphs gives the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise: of up to 512
 // tokens, and of gpt-oss 1024 (GptOssForCausalLMConfig in vllm/model_executor/models/config.py).
 func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
-	most := 512.0
 	if l.Step.Model.Family == "gpt_oss" {
-		most = 1024
+		return vllmSizes.upTo(tokens, 1024)
 	}
-	return vllmRows(most)(l, tokens)
+	return vllmSizes.upTo(tokens, 512)
 }
 
-// vllmRows gives CUDA graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256 and of multiples of 16 up to most.
-func vllmRows(most float64) captured {
-	return func(_ *analytic.Lowering, tokens float64) (rows float64, ok bool) {
-		switch {
-		case tokens > most:
-			return 0, false
-		case tokens <= 2:
-			return math.Ceil(tokens), true
-		case tokens <= 4:
-			return 4, true
-		case tokens <= 256:
-			return min(roundUp(tokens, 8), most), true
-		}
-		return min(roundUp(tokens, 16), most), true
-	}
-}
+// vllmSizes are 1, 2 and 4 tokens, multiples of 8 up to 256 and multiples of 16 beyond.
+var vllmSizes = sizes{{2, 1}, {4, 4}, {256, 8}, {math.Inf(1), 16}}
 
 // WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, the setting
 // --max-cudagraph-capture-size of vLLM.
@@ -219,7 +203,7 @@ func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
 		return nil, fmt.Errorf("graphs of steps of up to %d tokens: vllm alone has such a setting, and it is 1 or more", tokens)
 	}
 	set := *from.(*Engine)
-	set.decodes = vllmRows(float64(tokens))
+	set.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, float64(tokens)) }
 	set.prompts = set.decodes
 	return &set, nil
 }

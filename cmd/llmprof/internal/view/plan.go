@@ -253,9 +253,13 @@ func Split(r *plan.Row) string {
 // best says what stands behind the first row, and how to reproduce and to check it.
 func (p *Plan) best() render.Fields {
 	r := &p.Shown[0]
+	rests := []string{p.Accuracy[0].String()}
+	if text := r.Card.Machine.Engine.Profile().Unmeasured; text != "" {
+		rests = append(rests, text)
+	}
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
-		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
+		{Name: "Rests on", Lines: rests},
 		{Name: "Same by", Lines: []string{"llmprof " + r.Same(p.Request)}},
 	}}
 	if r.Tail.TTFT > 0 {
