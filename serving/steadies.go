@@ -113,11 +113,11 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 		return nil, t.overloaded(f, rate, replicas, c)
 	}
 	f.behindRouter(units)
-	if f.simulates(rate / units) {
+	if f.groups(rate / units) {
 		return t.opened(f, rate/units)
 	}
 	st := f.sample(rate/units, f.jobs(rate/units))
-	st.apiLoad = f.front.load(rate/units, f.gen) / f.peers
+	st.apiLoad, st.pipelined = f.front.load(rate/units, f.gen)/f.peers, f.server.Predictor.Par.MicroBatches > 1
 	return st, nil
 }
 
@@ -216,7 +216,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 		return nil, err
 	}
 	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)),
-		Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad}
+		Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad, pipelined: rest.pipelined}
 	if st, err = t.decode.complete(st, rate, l.Replicas); err != nil {
 		return nil, err
 	}

@@ -21,11 +21,16 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
-	apiLoad float64 // share of its time that the API server is busy, where requests are not followed through it
+	apiLoad   float64 // share of its time that the API server is busy, where requests are not followed through it
+	pipelined bool    // several batches are on their way through the stages of a replica
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
 const nearFull = 0.85
+
+// filledPipeline is the share of the largest stable rate beyond which batches of a pipeline often wait for each other (go test ./serving
+// -run SteadyPipeline).
+const filledPipeline = 0.4
 
 // Warning says what makes a steady state uncertain; "" if nothing does.
 func (st *Steady) Warning() string {
@@ -34,6 +39,10 @@ func (st *Steady) Warning() string {
 		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be "+
 			"several times as long as simulated or as short; llmprof simulate --rate has them",
 			100*min(st.apiLoad, 1))
+	}
+	if st.pipelined && st.Rate > filledPipeline*c.Rate {
+		return "the batches of a pipeline often wait for each other: the mean TTFT is up to half as long again as simulated, TPOT a sixth; " +
+			"llmprof simulate --rate has them"
 	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
 		return ""

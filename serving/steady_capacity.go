@@ -14,8 +14,8 @@ type Capacity struct {
 // preemption is what bounds the rate of a server whose sequences outgrow the KV cache.
 const preemption = "preemption"
 
-// Jobs of which the path of a full server counts: generations of the sequences that run at once, and a number at least.
-const fullGenerations, fewestFull = 24, 2000
+// Generations of the sequences that run at once over which a full server is followed, and the fewest jobs.
+const fewGenerations, manyGenerations, fewestFull = 8, 24, 2000
 
 // capacity is the largest stable rate: that at which a queue answers requests of which some always wait. A scheduler that admits a sequence
 // with room for less than its whole answer fills the KV cache then: sequences outgrow it, and the youngest are preempted and computed
@@ -25,19 +25,10 @@ func (f *flow) capacity() Capacity {
 	if f.largest.Rate > 0 {
 		return f.largest
 	}
-	n := min(max(fullGenerations*f.most, fewestFull), mostJobs)
-	all := f.drawJobs(n)
-	defer jobBuffers.Put(all)
-	steps := 0.0
-	for i := range *all {
-		v := &(*all)[i]
-		steps += float64(v.steps) / float64(n)
-		if i < f.most { // the first ones are of all ages
-			v.done = int32(float64(v.steps) * float64(i) / float64(f.most))
-		}
+	w, steps := f.full(fewGenerations)
+	if w.sums.preempted > 0 { // groups of sequences that began together form slowly
+		w, steps = f.full(manyGenerations)
 	}
-	w := f.newPath(*all)
-	w.follow(n / 2) // groups of sequences that began together have formed
 	time := w.now - w.sums.begin
 	c := Capacity{Running: f.most / int(f.peers), Rate: w.sums.firsts / time}
 	if steps > 0 {
@@ -51,6 +42,24 @@ func (f *flow) capacity() Capacity {
 		f.largest = c
 	}
 	return c
+}
+
+// full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the mean steps of
+// an answer.
+func (f *flow) full(generations int) (w *path, steps float64) {
+	n := min(max(generations*f.most, fewestFull), mostJobs)
+	all := f.drawJobs(n)
+	defer jobBuffers.Put(all)
+	for i := range *all {
+		v := &(*all)[i]
+		steps += float64(v.steps) / float64(n)
+		if i < f.most { // the first ones are of all ages
+			v.done = int32(float64(v.steps) * float64(i) / float64(f.most))
+		}
+	}
+	w = f.newPath(*all)
+	w.follow(n / 2)
+	return w, steps
 }
 
 // bound is what requests of a full server wait for most often.
@@ -82,12 +91,10 @@ func (f *flow) rateOf(replicas int) Capacity {
 }
 
 // groupsArrivals is the share of its time from which on an API server lets requests come to the engine in groups, so that they are
-// simulated with it. Below it a request waits for less than a sixth of what it takes itself (ρ/(2(1-ρ)) of it, where requests come one by
-// one), and its time is added to that of a path without it.
-const groupsArrivals = 0.25
+// simulated with it: most of them find it busy then. Below it its mean time is added to that of a path without it.
+const groupsArrivals = 0.5
 
-// simulates reports whether a queue at a rate has no sample path: requests go through a busy API server, or several batches are on their
-// way through a pipeline.
-func (f *flow) simulates(rate float64) bool {
-	return !f.handed && (f.server.Predictor.Par.MicroBatches > 1 || f.front.load(rate, f.gen)/f.peers > groupsArrivals)
+// groups reports whether the API server lets requests come in groups at a rate.
+func (f *flow) groups(rate float64) bool {
+	return !f.handed && f.front.load(rate, f.gen)/f.peers > groupsArrivals
 }

@@ -215,12 +215,18 @@ func (f *flow) behindRouter(units float64) { f.stages = min(max(int(units+0.5), 
 // idle is the power while no step runs.
 func (f *flow) idle() unit.Watts { return unit.Watts(float64(f.server.idle()) * f.peers) }
 
-// out is the time for which a first token waits until the API server has sent n tokens of the same step.
-func (f *flow) out(n float64) float64 {
-	if !f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
-		return 0
+// api is the time that requests at a rate wait for the thread of the API server while n sequences decode: until it has sent the tokens of
+// the same step, if the step has any; for the rest of the pass that it is in when they come; and, as it is shared with all tokens, for
+// ρ/(1-ρ) of the time that it takes for a request, where ρ is its load (processor sharing; Kleinrock, Queueing Systems II, 1976, section
+// 4.4).
+func (f *flow) api(n, rate float64) float64 {
+	busy := min(f.front.load(rate, f.gen)/f.peers, 0.99)
+	tokens := n / f.peers * float64(f.front.token)
+	wait := busy/(1-busy)*float64(f.front.intake) + busy*tokens/4
+	if f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
+		wait += tokens
 	}
-	return n / f.peers * float64(f.front.token)
+	return wait
 }
 
 // complete makes the state of one queue that of all replicas. Times and energies that are no numbers above 0 are an error.

@@ -237,13 +237,25 @@ func (w *path) steady(rate float64) *Steady {
 	st := &Steady{Rate: rate, Utilization: min(sums.busy/time, 1), Running: rate * sums.decode / answered}
 	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
 	if !w.handed {
-		st.TTFT += unit.Seconds(w.out(st.Running)) + w.server.Predictor.RequestTime()
+		st.TTFT += unit.Seconds(w.api(st.Running, rate)-w.sooner(st.Running, rate)) + w.server.Predictor.RequestTime()
 	}
 	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
 	st.Energy = unit.Joules((sums.energy + w.power*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
 	st.Cache = min(sums.blocks/time/w.blocks, 1)
 	return st
+}
+
+// sooner is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches, which n sequences share. One
+// that comes while they only decode waits for one of them, and with asynchronous scheduling for one more.
+func (w *path) sooner(n, rate float64) float64 {
+	parts := float64(w.server.Predictor.Par.MicroBatches)
+	turn := float64(w.plain(int(math.Ceil(n))).Time)
+	wait := math.Exp(-rate*turn) * turn / 2
+	if w.server.Scheduler.Async {
+		wait += turn
+	}
+	return (1 - 1/parts) * wait * min(n, 1)
 }
 
 // step forms and runs a step, and those after it that are alike.

@@ -8,8 +8,8 @@ import (
 	"llmprof/unit"
 )
 
-// What no sample path has is simulated, for a bounded number of events: closed loops, whose requests come when answers end, busy API
-// servers and pipelines.
+// What no sample path has is simulated, for a bounded number of events: closed loops, whose requests come when answers end, and busy API
+// servers.
 
 // mostEvents bounds the events of a simulation.
 const mostEvents = 1 << 19
