@@ -335,11 +335,6 @@ func rested(c Cost, share float64) Cost {
 
 // toward is a share of the way from one cost to another.
 func toward(a, b *Cost, share float64) Cost {
-	return Cost{
-		Time: a.Time + (b.Time - a.Time).Times(share), Energy: a.Energy + (b.Energy - a.Energy).Times(share),
-		Before: a.Before + (b.Before - a.Before).Times(share), Launch: a.Launch + (b.Launch - a.Launch).Times(share),
-		Waits: a.Waits + (b.Waits - a.Waits).Times(share), Stage: a.Stage + (b.Stage - a.Stage).Times(share),
-		Spared: analytic.Spared{Time: a.Spared.Time + (b.Spared.Time - a.Spared.Time).Times(share),
-			Energy: a.Spared.Energy + (b.Spared.Energy - a.Spared.Energy).Times(share)},
-	}
+	rest := plus(a, a, -share)
+	return plus(&rest, b, share)
 }

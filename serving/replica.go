@@ -2,6 +2,7 @@ package serving
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -156,21 +157,8 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 // continues gives the running sequences their tokens, in the order in which they began; without decode those that do have to wait. It
 // reports whether a sequence was preempted.
 func (r *replica) continues(decode bool) (preempted bool) {
-	kept, plain, before, now := r.running[:0], decode && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only && r.pipe == nil,
-		r.preempted, r.formed.now
+	kept, before, now := r.running[:0], r.preempted, r.formed.now
 	for i := 0; i < len(r.running); i++ {
-		if plain {
-			n := r.decodeLeading(r.running[i:], r.budget, now)
-			r.budget -= n
-			if len(kept) == i { // all before go on
-				kept = r.running[:i+n]
-			} else {
-				kept = append(kept, r.running[i:i+n]...)
-			}
-			if i += n; i == len(r.running) {
-				break
-			}
-		}
 		q := r.running[i]
 		n := q.goal - q.computed
 		decodes := q.decoding()
@@ -193,27 +181,6 @@ func (r *replica) continues(decode bool) (preempted bool) {
 	clear(r.running[len(kept):])
 	r.running = kept
 	return r.preempted > before
-}
-
-// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continues does for sequences
-// that get the block that they need and go on after the step, which most sequences of most steps are.
-func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (n int) {
-	past := r.batch.past
-	for _, q := range all[:min(len(all), budget)] {
-		if q.goal-q.computed != 1 || q.generated == 0 || q.generated >= q.Request.Gen-1 || q.ready > now ||
-			q.computed >= q.holds && !r.gets(q, 1) {
-			break
-		}
-		past += float64(q.computed)
-		q.gain, q.computed, q.goal, q.generated = 1, q.computed+1, q.goal+1, q.generated+1
-		n++
-	}
-	r.batch.past = past
-	r.batch.decodes += n
-	r.cache.due -= float64(n)
-	r.tokens += n
-	r.gains = append(r.gains, all[:n]...)
-	return n
 }
 
 // grow takes the blocks for n more tokens of running sequence i, and preempts the youngest
@@ -462,46 +429,40 @@ func (r *replica) load() int {
 	return len(r.front.entering) + r.waiting.n + len(r.running) + len(r.ending)
 }
 
-// A queue is the sequences that wait, a ring.
+// A queue is the sequences that wait.
 type queue struct {
-	ring    []*sequence
-	head, n int
+	all  []*sequence
+	head int // those before it have begun
+	n    int
 }
 
 func (w *queue) front() *sequence {
 	if w.n == 0 {
 		return nil
 	}
-	return w.ring[w.head]
+	return w.all[w.head]
 }
 
 func (w *queue) popFront() {
-	w.ring[w.head] = nil
-	w.head = (w.head + 1) % len(w.ring)
+	w.all[w.head] = nil
+	w.head++
 	w.n--
+	if w.head > w.n {
+		w.all = w.all[:copy(w.all, w.all[w.head:])]
+		w.head = 0
+	}
 }
 
 func (w *queue) pushBack(q *sequence) {
-	w.room()
-	w.ring[(w.head+w.n)%len(w.ring)] = q
+	w.all = append(w.all, q)
 	w.n++
 }
 
 func (w *queue) pushFront(q *sequence) {
-	w.room()
-	w.head = (w.head - 1 + len(w.ring)) % len(w.ring)
-	w.ring[w.head] = q
+	if w.head == 0 {
+		w.all, w.head = slices.Insert(w.all, 0, nil), 1
+	}
+	w.head--
+	w.all[w.head] = q
 	w.n++
-}
-
-// room makes the ring larger if it is full.
-func (w *queue) room() {
-	if w.n < len(w.ring) {
-		return
-	}
-	ring := make([]*sequence, max(2*len(w.ring), 64))
-	for i := range w.n {
-		ring[i] = w.ring[(w.head+i)%len(w.ring)]
-	}
-	w.ring, w.head = ring, 0
 }

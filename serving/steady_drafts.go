@@ -21,37 +21,6 @@ func (s *Server) exceeds() (mean, variance float64) {
 	return (square/gain - 1) / 2, square - gain*gain
 }
 
-// meanSteps is in how many steps answers are decoded on average, whose lengths are equally likely.
-func (s *Server) meanSteps(answers []int) (mean float64) {
-	each, gain := 1/float64(len(answers)), s.Yields()
-	excess, _ := s.exceeds()
-	few := s.stepsOfFew()
-	for _, answer := range answers {
-		if n := answer - 1; n < len(few) {
-			mean += each * few[n]
-		} else {
-			mean += each * (float64(n) + excess) / gain
-		}
-	}
-	return mean
-}
-
-// stepsOfFew is in how many steps 0, 1, 2, ... tokens come on average, by the renewal equation.
-func (s *Server) stepsOfFew() (all [manyTokens]float64) {
-	for n := 1; n < len(all); n++ {
-		all[n] = 1
-		chance := 1.0
-		for k := 1; k <= min(s.Drafts, n-1); k++ {
-			all[n] += chance * (1 - s.Acceptance) * all[n-k]
-			chance *= s.Acceptance
-		}
-		if s.Drafts+1 < n {
-			all[n] += chance * all[n-s.Drafts-1]
-		}
-	}
-	return all
-}
-
 // manyTokens is from how many tokens on the number of their steps is about normal.
 const manyTokens = 50
 

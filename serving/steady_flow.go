@@ -41,9 +41,7 @@ type traffic struct {
 type memory struct {
 	room   *room
 	blocks float64
-	most   int       // sequences that run at once at most, where each holds the mean number of blocks
-	held   []float64 // blocks of a sequence at multiples of a context, where they are not in proportion to it
-	each   float64   // that context
+	most   int // sequences that run at once at most, where each holds the mean number of blocks
 }
 
 const quantiles = 16
@@ -100,13 +98,6 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 // remember is the KV blocks of the queue's replicas.
 func (f *flow) remember(r *room) memory {
 	m := memory{room: r, blocks: float64(r.blocks) * f.peers}
-	if !r.linear {
-		const points = 256
-		m.each = float64(max(f.prompts.Longest()+f.answers.Longest(), points)) / points
-		for i := range points + 1 {
-			m.held = append(m.held, float64(r.of(int(float64(i)*m.each))))
-		}
-	}
 	var weights, sum float64
 	for context, weight := range aged(f.prompts, f.answers, 1.0/8, 3.0/8, 5.0/8, 7.0/8) {
 		weights, sum = weights+weight, sum+weight*m.of(context)
@@ -117,12 +108,7 @@ func (f *flow) remember(r *room) memory {
 
 // of is the blocks of a sequence of a context, of a replica's at most.
 func (m *memory) of(context float64) float64 {
-	if m.held == nil {
-		return min(math.Ceil(context/float64(m.room.size)), float64(m.room.blocks))
-	}
-	at := min(context/m.each, float64(len(m.held)-1))
-	i := min(int(at), len(m.held)-2)
-	return min(m.held[i]+(at-float64(i))*(m.held[i+1]-m.held[i]), float64(m.room.blocks))
+	return min(float64(m.room.of(int(math.Ceil(context)))), float64(m.room.blocks))
 }
 
 // aged are the contexts of sequences at these ages, which are shares of their answers, with weights: answers are met in proportion to
