@@ -218,6 +218,12 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 		gpuTime := float64(decode.Expected) * float64(par.PP)
 		e.MBU = float64(decode.Work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
+	e.Energy.Prompt = p.energyWithin(e.Energy.PerPrompt, e.TTFT)
+	e.Energy.Request = e.Energy.Prompt
+	if e.Tokens > 0 {
+		e.Energy.Token = p.energyWithin(e.Energy.PerToken, e.TPOT)
+		e.Energy.Request = e.Energy.Prompt.Plus(e.Energy.Token, float64(e.Tokens))
+	}
 	batch := float64(w.Batch) * float64(par.DP)
 	e.Throughput = batch * float64(w.GenLen) / float64(e.TTLT.Expected)
 	e.InputRate = batch * float64(w.PromptLen-w.CachedPrefix) / float64(e.TTFT.Expected)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"llmprof/analytic/energy"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -33,6 +34,29 @@ var unmeasuredMixer = ends{0.52, 0.9}
 // unmeasuredVendor is how far a phase is off on a GPU of a vendor on whose GPUs no kernel of the engine was measured. Of MiniMax-M2.7 and
 // Kimi-K2.6 by SGLang on MI300X and MI350X, TPOT was 1.8 to 2.8 times as long as predicted in FP8, and 4.8 and 12 times in INT4.
 var unmeasuredVendor = ends{0.5, 4}
+
+// A phase draws power that is off by as much as 90 % of the energies of vLLM and of the native engine on H100 and H200 are
+// (docs/validation.md), and by more where neither the generation's nor the format's power was measured end to end: Qwen3-32B on a B200 and
+// gpt-oss-120b with its experts in MXFP4 on an H100, both by vLLM, took 45 and 40 % more energy than predicted
+// (ml-energy/leaderboard, public/data/models).
+var (
+	measuredPower   = ends{0.08, 0.08}
+	unmeasuredPower = ends{0.2, 0.5}
+)
+
+// power is how far the power of a phase may be off.
+func (p *Predictor) power() ends {
+	if p.machine.GPU.Generation == "hopper" && p.Scheme.Weights.Bits() >= 8 {
+		return measuredPower
+	}
+	return unmeasuredPower
+}
+
+// energyWithin is the interval of an energy of a phase, from that of its time and that of its power.
+func (p *Predictor) energyWithin(e unit.Joules, t Span) energy.Interval {
+	off := ends{1 - float64(t.Low/t.Expected), float64(t.High/t.Expected) - 1}.add(p.power())
+	return energy.Within(e, off.low, off.high)
+}
 
 // A kernelKind is the kinds of kernels whose errors are alike.
 type kernelKind uint8

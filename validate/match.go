@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"llmprof/analytic"
+	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -204,7 +205,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	return question, err
 }
 
-// A span is a predicted figure. Energies have no floor and no interval.
+// A span is a predicted figure. Energies have no floor.
 type span struct {
 	expected         float64
 	floor, low, high *float64
@@ -227,11 +228,16 @@ func (p *prediction) of(c *Config, m Metric) (s span, err error) {
 	case TTLT:
 		return times(p.TTLT), nil
 	case EnergyPerPrompt:
-		return span{expected: float64(p.Energy.PerPrompt)}, nil
+		return joules(p.Energy.PerPrompt, p.Energy.Prompt), nil
 	case EnergyPerToken:
-		return span{expected: float64(p.Energy.PerToken)}, nil
+		return joules(p.Energy.PerToken, p.Energy.Token), nil
 	}
-	return span{expected: float64(p.Energy.PerRequest)}, nil
+	return joules(p.Energy.PerRequest, p.Energy.Request), nil
+}
+
+func joules(e unit.Joules, i energy.Interval) span {
+	low, high := float64(i.Low), float64(i.High)
+	return span{expected: float64(e), low: &low, high: &high}
 }
 
 func times(s analytic.Span) span {

@@ -66,8 +66,7 @@ type Predicted struct {
 	Reason      *string  `json:"reason"` // why there are no figures
 }
 
-// A Figure is the prediction of one metric, in its unit. An energy has no floor
-// and no interval.
+// A Figure is the prediction of one metric, in its unit. An energy has no floor.
 type Figure struct {
 	Metric   Metric   `json:"metric"`
 	Expected float64  `json:"expected"`

@@ -317,6 +317,21 @@ type Energy struct {
 	Prefill    unit.Watts  // mean of one GPU
 	Decode     unit.Watts
 	IdleKnown  bool // the idle power has a source
+
+	Prompt, Token, Request Interval
+}
+
+// An Interval is what an energy lies in with 90 % probability.
+type Interval struct{ Low, High unit.Joules }
+
+// Within is the interval of an energy that may be less and more than expected by these shares.
+func Within(e unit.Joules, less, more float64) Interval {
+	return Interval{e.Times(max(1-less, 0)), e.Times(1 + more)}
+}
+
+// Plus is the interval of a sum whose parts are off together.
+func (i Interval) Plus(other Interval, times float64) Interval {
+	return Interval{i.Low + other.Low.Times(times), i.High + other.High.Times(times)}
 }
 
 // Of is the energy of a sequence by what one GPU draws on the mean of its phases and by

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/energy"
 	"llmprof/analytic/sensitivity"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/unit"
@@ -149,15 +150,13 @@ func (e *Estimate) giga(b unit.Bytes) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// energyLine is the energy, its interval being that of the time at the same power.
+// energyLine is the energy with its interval.
 func (e *Estimate) energyLine() string {
-	span := func(j unit.Joules, s analytic.Span) unit.Rounded {
-		return unit.Around(j, j.Times(float64(s.Low/s.Expected)), j.Times(float64(s.High/s.Expected)))
-	}
-	prompt, request := span(e.Energy.PerPrompt, e.TTFT), span(e.Energy.PerRequest, e.TTLT)
+	span := func(j unit.Joules, i energy.Interval) unit.Rounded { return unit.Around(j, i.Low, i.High) }
+	prompt, request := span(e.Energy.PerPrompt, e.Energy.Prompt), span(e.Energy.PerRequest, e.Energy.Request)
 	text := around(prompt, "") + " per prompt"
 	if e.Tokens > 0 {
-		token := span(e.Energy.PerToken, e.TPOT)
+		token := span(e.Energy.PerToken, e.Energy.Token)
 		text = fmt.Sprintf("%s per token, %v per prompt, %v per request", around(token, ""), prompt, request)
 	}
 	if !e.Energy.IdleKnown {

@@ -169,10 +169,19 @@ type throughputJSON struct {
 }
 
 type energyJSON struct {
-	PerPrompt  unit.Joules  `json:"per_prompt"`
-	PerToken   *unit.Joules `json:"per_token"`
-	PerRequest unit.Joules  `json:"per_request"`
-	IdleKnown  bool         `json:"idle_power_known"`
+	PerPrompt  unit.Joules   `json:"per_prompt"`
+	PerToken   *unit.Joules  `json:"per_token"`
+	PerRequest unit.Joules   `json:"per_request"`
+	Prompt     intervalJSON  `json:"per_prompt_interval"`
+	Token      *intervalJSON `json:"per_token_interval"`
+	Request    intervalJSON  `json:"per_request_interval"`
+	IdleKnown  bool          `json:"idle_power_known"`
+}
+
+// An intervalJSON is an interval of 90 %.
+type intervalJSON struct {
+	Low  unit.Joules `json:"low"`
+	High unit.Joules `json:"high"`
 }
 
 type powerJSON struct {
@@ -271,7 +280,10 @@ func expertTP(m *models.Model, p analytic.Parallelism) *int {
 // decodeOf fills in what exists only where more than one token is generated.
 func (e *Estimate) decodeOf(j *EstimateDocument) {
 	energy := &e.Energy
-	j.Energy = energyJSON{PerPrompt: energy.PerPrompt, PerRequest: energy.PerRequest, IdleKnown: energy.IdleKnown}
+	j.Energy = energyJSON{
+		PerPrompt: energy.PerPrompt, PerRequest: energy.PerRequest, IdleKnown: energy.IdleKnown, Prompt: intervalJSON(energy.Prompt),
+		Request: intervalJSON(energy.Request),
+	}
 	j.Power = powerJSON{Prefill: energy.Prefill}
 	if e.Tokens == 0 {
 		return
@@ -279,7 +291,8 @@ func (e *Estimate) decodeOf(j *EstimateDocument) {
 	j.Decode = e.phaseOf(&e.Decode, e.DecodeOps)
 	j.Decode.Context = &e.Context
 	j.TPOT, j.MBU = &e.TPOT, &e.MBU
-	j.Energy.PerToken, j.Power.Decode = &energy.PerToken, &energy.Decode
+	token := intervalJSON(energy.Token)
+	j.Energy.PerToken, j.Energy.Token, j.Power.Decode = &energy.PerToken, &token, &energy.Decode
 }
 
 func modelOf(m *models.Model) modelJSON {

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Medians of the watts beside operator times on a B200, from which hardware/defaults.toml has the power of Blackwell.
+
+    watts.py aisimulate_core/systems/data/b200_sxm
+
+reads AISimulate's tables of TensorRT-LLM 1.3.0rc20 (pip install aisimulate==0.13.0.dev202610270000000085, Apache-2.0) with pandas and pyarrow. Operators of 30 us and
+more are listed: the power of shorter ones is averaged with what runs around them.
+"""
+import sys
+
+import pandas
+
+
+def table(folder, group, name):
+    rows = pandas.read_parquet(f"{folder}/{group}/trtllm/1.3.0rc20/{name}_perf.parquet")
+    return rows[rows.power > 0]
+
+
+def main():
+    folder = sys.argv[1]
+    gemm = table(folder, "gemm", "gemm")
+    print(f"least of {len(gemm)} GEMMs: {gemm.power.min():.0f} W of {gemm.power_limit.max():.0f}")
+    few = gemm[(gemm.m <= 8) & (gemm.latency > 0.03)]
+    for dtype, rows in few.groupby("gemm_dtype"):
+        print(f"GEMMs of up to 8 rows, {dtype}: {rows.power.median():.0f} W, median of {len(rows)}")
+    attention = table(folder, "attention", "generation_attention")
+    long = attention[(attention.latency >= 0.1) & (attention.latency < 1)]
+    for dtype, rows in long.groupby("kv_cache_dtype"):
+        print(f"decode attention of 0.1 to 1 ms, cache in {dtype}: {rows.power.median():.0f} W, median of {len(rows)}")
+
+
+main()
