@@ -50,7 +50,7 @@ var ggmlWeights = []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit
 // the gaps between its steps. They replace the constants of other engines' kernels.
 func ggmlConstants(c *roofline.Constants) {
 	defaults{
-		roofline.HostStep: 0.115e-3, roofline.HostLaunch: 5.3e-6, roofline.HostRequest: 2.5e-3, roofline.HostSmallKernel: 2.3e-6,
+		{roofline.HostStep, 0.115e-3}, {roofline.HostLaunch, 5.3e-6}, {roofline.HostRequest, 2.5e-3}, {roofline.HostSmallKernel, 2.3e-6},
 	}.set(c)
 	c[roofline.AttentionCompute], c[roofline.AttentionRamp], c[roofline.AttentionFixed] = 0.33, 1600, 4e-6
 	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = 0.67, 0.01, 1e-6

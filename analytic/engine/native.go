@@ -44,7 +44,7 @@ var native = Engine{lower: lowerNative, profile: analytic.Profile{
 
 // nativeConstants sets the constants of the host, and of attention by mma on Hopper: FlashAttention-2,
 // which uses mma, reaches 35 % of the peak there (FlashAttention-3, arXiv:2407.08608).
-var nativeConstants = defaults{roofline.HostStep: 20e-6, roofline.AttentionMMACompute: 0.35}
+var nativeConstants = defaults{{roofline.HostStep, 20e-6}, {roofline.AttentionMMACompute, 0.35}}
 
 // lowerNative makes the kernels of a part of a step of the native engine.
 func lowerNative(_ *Engine, l *analytic.Lowering) {

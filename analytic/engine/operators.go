@@ -120,12 +120,15 @@ func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 }
 
 // defaults are constants for where there is no value.
-type defaults map[roofline.Constant]float64
+type defaults []struct {
+	constant roofline.Constant
+	value    float64
+}
 
 func (d defaults) set(c *roofline.Constants) {
-	for k, v := range d {
-		if c[k] == 0 {
-			c[k] = v
+	for _, v := range d {
+		if c[v.constant] == 0 {
+			c[v.constant] = v.value
 		}
 	}
 }

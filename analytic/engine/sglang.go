@@ -120,8 +120,8 @@ func sglangJoins(l *analytic.Lowering) bool {
 // What takes in a request and ends its stream was not told apart, and is vLLM's.
 func sglangConstants(c *roofline.Constants) {
 	defaults{
-		roofline.HostAsync: 1.2e-3, roofline.HostSequence: 18e-6, roofline.HostDispatch: 0.26e-3 - 3*vllmLaunchTime,
-		roofline.HostRequest: 5.2e-3, roofline.HostToken: 61e-6,
+		{roofline.HostAsync, 1.2e-3}, {roofline.HostSequence, 18e-6}, {roofline.HostDispatch, 0.26e-3 - 3*vllmLaunchTime},
+		{roofline.HostRequest, 5.2e-3}, {roofline.HostToken, 61e-6},
 	}.set(c)
 	vllmServerConstants(c)
 }

@@ -151,7 +151,7 @@ var tensorRT2024 = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-llm-2024",
 	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for " +
 		"releases up to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
-	Constants: defaults{roofline.HostStep: 0.6e-3}.set, Older: older, Reserve: 3.5e9,
+	Constants: defaults{{roofline.HostStep, 0.6e-3}}.set, Older: older, Reserve: 3.5e9,
 	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts,
 		KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}
@@ -161,7 +161,7 @@ var edge = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-edge-llm",
 	Source: "fused kernels and a CUDA graph; neither its host time nor what its kernels fuse is published: 20 µs to read the token " +
 		"back assumed",
-	Constants: defaults{roofline.HostStep: 20e-6}.set, Graph: true,
+	Constants: defaults{{roofline.HostStep, 20e-6}}.set, Graph: true,
 	Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
 }}
 

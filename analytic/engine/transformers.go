@@ -76,7 +76,7 @@ const eagerHostError = 1.0
 // of copies minimize the mean error of TPOT in a graph, at batch 1 to 32 and prompts of 128 to
 // 4096 tokens.
 func eagerConstants(c *roofline.Constants) {
-	defaults{roofline.HostLaunch: 10.7e-6, roofline.HostSmallKernel: 2.6e-6, roofline.AttentionCopies: 0.37}.set(c)
+	defaults{{roofline.HostLaunch, 10.7e-6}, {roofline.HostSmallKernel, 2.6e-6}, {roofline.AttentionCopies, 0.37}}.set(c)
 	c[roofline.HostSmallKernel] = max(c[roofline.HostSmallKernel], c[roofline.GraphNode])
 }
 

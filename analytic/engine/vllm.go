@@ -65,7 +65,7 @@ var vllm2024 = Engine{
 		Name: "vllm-2024",
 		Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM " +
 			"0.6.0 gained over 0.5.3 by its authors' account",
-		Constants: defaults{roofline.HostStep: 2.1e-3}.set, Older: older, Reserve: 3.5e9,
+		Constants: defaults{{roofline.HostStep, 2.1e-3}}.set, Older: older, Reserve: 3.5e9,
 		Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds, Capability: 7, Acts: vllmRuns.Acts,
 			KV: vllmRuns.KV},
 	},
@@ -115,9 +115,9 @@ func vllmNote(m *models.Model, p *operator.Parallelism) string {
 // The times of a launch and of a call come from steps of 70 processes on six machines, none of which are scored
 // (experiments/vllm/host.py).
 var vllmConstants = defaults{
-	roofline.HostAsync: vllmAsync, roofline.HostSequence: 20e-6, roofline.HostLaunch: vllmLaunchTime, roofline.HostDispatch: 131e-6,
-	roofline.HostRequest: vllmRequest, roofline.HostSmallKernel: 2.9e-6,
-	roofline.MoEPrefillCompute: 0.5, roofline.MoEPrefillMemory: 0.8, roofline.MoEPrefillPermute: 1, roofline.MoEPrefillUnpermute: 1.2,
+	{roofline.HostAsync, vllmAsync}, {roofline.HostSequence, 20e-6}, {roofline.HostLaunch, vllmLaunchTime}, {roofline.HostDispatch, 131e-6},
+	{roofline.HostRequest, vllmRequest}, {roofline.HostSmallKernel, 2.9e-6},
+	{roofline.MoEPrefillCompute, 0.5}, {roofline.MoEPrefillMemory, 0.8}, {roofline.MoEPrefillPermute, 1}, {roofline.MoEPrefillUnpermute, 1.2},
 }
 
 const vllmAsync, vllmRequest, vllmLaunchTime = 2.4e-3, 2.4e-3, 40e-6
@@ -127,7 +127,7 @@ const vllmAsync, vllmRequest, vllmLaunchTime = 2.4e-3, 2.4e-3, 40e-6
 // prompts of 1024 tokens, between 1.0 and 1.6 ms on six hosts.
 func vllmServerConstants(c *roofline.Constants) {
 	vllmConstants.set(c)
-	defaults{roofline.HostIntake: 1.2e-3, roofline.HostToken: 39e-6, roofline.HostFinish: 0.62e-3}.set(c)
+	defaults{{roofline.HostIntake, 1.2e-3}, {roofline.HostToken, 39e-6}, {roofline.HostFinish, 0.62e-3}}.set(c)
 }
 
 // vllmBlocks makes vLLM one without asynchronous scheduling, which is the default since 0.14. Without it, steps of llama3.1-8b by 0.25.1
@@ -136,7 +136,7 @@ func vllmBlocks(e *Engine, _ version) {
 	const step = 0.97e-3
 	e.profile.Blocking, e.profile.HostError = true, eagerHostError
 	e.profile.Constants = func(c *roofline.Constants) {
-		defaults{roofline.HostStep: step, roofline.HostSequence: 11.2e-6, roofline.HostRequest: vllmRequest + vllmAsync - step}.set(c)
+		defaults{{roofline.HostStep, step}, {roofline.HostSequence, 11.2e-6}, {roofline.HostRequest, vllmRequest + vllmAsync - step}}.set(c)
 		vllmServerConstants(c)
 		c[roofline.HostAsync] = 0
 	}
