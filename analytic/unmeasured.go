@@ -21,8 +21,8 @@ func (e ends) add(other ends) ends {
 // What was not measured is wider by what such cases have shown. There are three degrees of it.
 
 // unmeasuredFormat is how far kernels are off whose engine has no table of their number format on the GPU's generation, so that the
-// constants of kernels in 16 bits price them, or those of a related class. The figures are the 5th and the 95th percentile of the errors that
-// each section of analytic/engine/operators.csv has where it is left out (TestLeftOutTables): 1,218 GEMMs, 444
+// constants of kernels in 16 bits price them, or those of a related class. The figures are the 5th and the 95th percentile of the errors
+// that each section of analytic/engine/operators.csv has where it is left out (TestLeftOutTables): 1,218 GEMMs, 444
 // attentions and 2,324 grouped GEMMs of vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3 on nine GPUs.
 var unmeasuredFormat = map[kernelKind]ends{gemms: {0.11, 0.54}, attentions: {0.23, 0.40}, experts: {0.11, 1.7}}
 
