@@ -44,13 +44,13 @@ type Profile struct {
 	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
 	Padding func(g *hardware.GPU) operator.Grain
 
-	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
-	// run; nil for none.
-	Sampler func(m *models.Model, g *hardware.GPU) unit.Bytes
+	// Allocate is how it shares out the memory of a rank's GPU; nil for a cache of bytes a token beside the workload's activations.
+	Allocate func(r *operator.Rank, g *hardware.GPU) *operator.Allocation
 
 	FixedCache  func(*models.Model) bool        // reports whether its kernels for a model depend on Step.Cache; nil if none do
 	Budget      func(g *hardware.GPU) int       // default of the most tokens of a step; nil for no limit
 	Utilization func(memory unit.Bytes) float64 // default of the share of a GPU's memory that it takes; nil for all of it
+	OfFree      bool                            // Utilization is of what weights, reserve and activations leave
 	Static      bool                            // Utilization is of weights and caches alone; activations and CUDA graphs lie in the rest
 
 	// Switches are the batch sizes up to which kernels for small batches decode. A larger batch

@@ -96,7 +96,8 @@ func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m
 
 // room is the memory of the GPU.
 func (m *Machine) room() operator.Room {
-	return operator.Room{Capacity: m.GPU.Capacity(), Share: m.Utilization, Static: m.Engine.Profile().Static}
+	p := m.Engine.Profile()
+	return operator.Room{Capacity: m.GPU.Visible(), Share: m.Utilization, Static: p.Static, OfFree: p.OfFree}
 }
 
 // seconds is the value of a constant that is a time.

@@ -29,14 +29,13 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	scheme.Conv, scheme.Newest = e.Conv, e.Newest
 	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
 		layers: c.Model.NumLayers()}
-	reserved := e.Reserve
-	if e.Sampler != nil {
-		reserved += e.Sampler(c.Model, g)
-	}
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Grain = e.Padding(g)
 	}
-	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), reserved))
+	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
+	if e.Allocate != nil {
+		p.footprint.Allocate(e.Allocate(&p.Rank, g), float64(c.Machine.Budget))
+	}
 	return p, nil
 }
 

@@ -161,6 +161,18 @@ func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
 	return p.footprint.ForCache(p.machine.room(), tokens, sequences)
 }
 
+// Start is the capacity of the cache as the engine's log states it at start-up, where a step has up to the given number of tokens and of
+// sequences and no request is longer than longest, and whether it is known.
+func (p *Predictor) Start(tokens, sequences, longest int) (l operator.Log, known bool) {
+	return p.footprint.Start(p.machine.room(), tokens, sequences, longest)
+}
+
+// MostSequences is the most sequences that states have slots for, where the engine keeps them in a pool apart from the KV cache and a
+// step has up to the given number of tokens; 0 where there is no such pool.
+func (p *Predictor) MostSequences(tokens int) int {
+	return p.footprint.MostSequences(p.machine.room(), tokens)
+}
+
 // Weights is the memory of the weights on one GPU: all of them, and those of the layers.
 func (p *Predictor) Weights() (all, layers unit.Bytes) { return p.footprint.Weights() }
 

@@ -23,6 +23,7 @@ func (g *GPU) check(s *source) error {
 		between("tensor_clock", g.TensorClock, 100e6, 10e9),
 		between("memory", g.Memory, 1e9, 100e12),
 		optional("driver_memory", g.driverMemory, 0.6*g.Memory, 1.2*g.Memory),
+		optional("cuda_memory", g.cudaMemory, 0.6*g.Memory, 1.2*g.Memory),
 		between("bandwidth", g.Bandwidth, 1e9, 1e15),
 		between("l2", g.L2, 64e3, 100e9),
 		optional("link", g.Link, 1e9, 100e12),

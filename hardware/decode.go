@@ -20,6 +20,7 @@ type entry struct {
 	Devices      []string                    `toml:"devices"`
 	Peak         map[string]unit.FLOPsPerSec `toml:"peak"`
 	DriverMemory unit.Bytes                  `toml:"driver_memory"`
+	CUDAMemory   unit.Bytes                  `toml:"cuda_memory"`
 	Idle         unit.Watts                  `toml:"idle"`
 	Price        unit.DollarsPerHour         `toml:"price"`
 }
@@ -82,7 +83,7 @@ func (t *Table) addEntry(s *source, key string, p toml.Primitive, meta *toml.Met
 		return s.at(path+"peak", "peak has to name formats: peak.bf16 = \"989.4 TFLOP/s\"")
 	}
 	if meta.IsDefined("gpu", key, "memory") && !meta.IsDefined("gpu", key, "driver_memory") {
-		e.DriverMemory = 0 // the base's driver reported another memory
+		e.DriverMemory, e.CUDAMemory = 0, 0 // the base's driver reported another memory
 	}
 	if e.Source == "" && s.file != "hardware.toml" {
 		e.Source = s.file
@@ -139,7 +140,7 @@ func (t *Table) index(i int, devices []string) (field string, err error) {
 // gpu converts an entry, filling in what may be left out.
 func (e *entry) gpu(key string) (g GPU, field string, err error) {
 	g = e.GPU
-	g.Key, g.driverMemory, g.idle, g.price = key, e.DriverMemory, e.Idle, e.Price
+	g.Key, g.driverMemory, g.cudaMemory, g.idle, g.price = key, e.DriverMemory, e.CUDAMemory, e.Idle, e.Price
 	g.peak = [unit.NumFormats]unit.FLOPsPerSec{}
 	g.Name = cmp.Or(g.Name, key)
 	g.TensorClock = cmp.Or(g.TensorClock, g.Clock)
@@ -161,7 +162,8 @@ func (e *entry) gpu(key string) (g GPU, field string, err error) {
 
 // entry is the inverse of gpu, for tables that build on g. The reader writes into a list that is there already.
 func (g *GPU) entry() entry {
-	e := entry{GPU: *g, DriverMemory: g.driverMemory, Idle: g.idle, Price: g.price, Peak: map[string]unit.FLOPsPerSec{}}
+	e := entry{GPU: *g, DriverMemory: g.driverMemory, CUDAMemory: g.cudaMemory, Idle: g.idle, Price: g.price,
+		Peak: map[string]unit.FLOPsPerSec{}}
 	e.Aliases, e.Notes, e.Traps = slices.Clone(g.Aliases), slices.Clone(g.Notes), slices.Clone(g.Traps)
 	for _, f := range g.Formats() {
 		e.Peak[f.String()] = g.peak[f]

@@ -51,6 +51,7 @@ type GPU struct {
 
 	Memory       unit.Bytes `toml:"memory"` // nominal size, GB being 10^9; Capacity is the size that programs have
 	driverMemory unit.Bytes
+	cudaMemory   unit.Bytes
 	Bandwidth    unit.BytesPerSec `toml:"bandwidth"`
 	L2           unit.Bytes       `toml:"l2"` // the last cache that all SMs share
 

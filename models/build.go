@@ -33,6 +33,7 @@ func (r *reader) model() *Model {
 	if r.amend != nil {
 		r.amend(r, m)
 	}
+	m.Rotary = r.rotaries(m)
 	m.Notes = append(m.Notes, r.notes...)
 	r.noteDraft(m)
 	r.refuseUnread()

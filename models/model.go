@@ -32,6 +32,8 @@ type Model struct {
 	Drafts     int         // draft (MTP) layers, which are no part of Layers
 	Stored     Stored      // the formats that the published checkpoint is stored in
 	Cache      unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
+	Rotary     []Rotary    // tables of rotary positions
+	Towers     int64       // parameters of towers of vision and audio and of their projectors, which the shape leaves out; 0 where not known
 	Notes      []string    // parts that the shape leaves out: a vision tower, a draft (MTP) layer
 }
 

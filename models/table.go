@@ -25,6 +25,7 @@ type entry struct {
 	Aliases []string `json:"aliases"`
 	Source  string   `json:"source"`
 	Published
+	Towers int64           `json:"tower_params,omitempty"` // those of towers of vision and audio, which params leaves out
 	Config json.RawMessage `json:"config"`
 }
 
@@ -166,6 +167,7 @@ func (e *entry) build() (*Model, error) {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}
 	m.Source = e.Source
+	m.countTowers(e.Towers)
 	if err := e.reproduce(m.Params()); err != nil {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}

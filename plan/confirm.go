@@ -80,6 +80,7 @@ func (q *Request) server(card *Card, p *analytic.Predictor, r *Row) (*serving.Se
 	if r.Limit > 0 {
 		rules.MaxSeqs = r.Limit
 	}
+	rules.Within(p)
 	s := &serving.Server{
 		Predictor: p, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext,
 		ToHost: card.GPU.Bandwidth,

@@ -224,7 +224,7 @@ func TestLaunchesByVendor(t *testing.T) {
 		"tpu-v5e": "vllm kubernetes", "mi300x": "vllm sglang llama.cpp kubernetes", "v100": "llama.cpp",
 		"h100": "vllm sglang tensorrt-llm llama.cpp kubernetes",
 	} {
-		q := request(t, "llama3.1-8b", gpu)
+		q := request(t, "llama3.2-3b", gpu) // which fits on each
 		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}
 		var got []string
 		for _, l := range Launches(&r, q, "org/model") {

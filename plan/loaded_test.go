@@ -100,12 +100,15 @@ func best(t *testing.T, q *Request) bool {
 		t.Fatal(err)
 	}
 	found, want := first(got.Rows), everyNumber(t, q)
-	if (found == nil) != (want == nil) || found != nil && found.String() != want.String() {
+	if (found == nil) != (want == nil) || found != nil && found.String() != want.String() && !tied(found, want) {
 		t.Errorf("by %s, %+v under %+v: found %d rows, %v; by brute force %v", q.By, q.Targets, q.Load, len(got.Rows), found, want)
 		return false
 	}
 	return found != nil
 }
+
+// tied reports whether two rows are as good, but for what the path samples that a steady state follows.
+func tied(a, b *Row) bool { return a.GPUs == b.GPUs && math.Abs(float64(a.E2E/b.E2E)-1) < 1e-4 }
 
 func first(rows []Row) *Row {
 	if len(rows) == 0 {

@@ -121,7 +121,7 @@ func TestShortStepsFillNoCache(t *testing.T) {
 
 // A rate beyond the largest with preemption is refused, though the server would answer it without, and the reason is named.
 func TestSteadyRefusesPreemption(t *testing.T) {
-	x := fullCache{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(900), 0}
+	x := fullCache{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(1100), 0}
 	all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)
 	testkit.Must(t, err)
 	if _, err = all.Rate(2, Layout{Replicas: 1}); err == nil || !strings.Contains(err.Error(), "preemption") {

@@ -34,6 +34,11 @@ type Deployment struct {
 	Budget  int // most tokens of a step; 0 for the scheduler's
 	Drafts  int // tokens drafted with each one
 	Tokens  int // tokens that the KV cache of a replica holds
+	Request int // longest request, prompt and answer
+
+	Case *analytic.Case // one replica, by the engine of the estimate; nil where none is known
+
+	starts *Engine // engine that is started
 }
 
 // A Launch is how an engine is started.
@@ -53,10 +58,15 @@ func Launches(d *Deployment) (list []Launch) {
 		if e.launch == nil || unfit(&e.profile.Support, d.GPU) != "" {
 			continue
 		}
-		a := e.launch(d)
+		own := *d
+		own.starts = e
+		a := e.launch(&own)
+		if a == nil {
+			continue // It would not start.
+		}
 		l := Launch{Engine: e.profile.Name, Text: printable.CommandLine(a.list), Args: a.list, Notes: a.notes}
 		if l.Image = cmp.Or(e.images[d.GPU.Vendor], e.images[""]); l.Image != "" {
-			pod := *d
+			pod := own
 			pod.Replicas = d.Sharing
 			l.Pod = e.launch(&pod).list[2:]
 		}

@@ -32,7 +32,8 @@ var llamaCPP = Engine{
 			"here has measured; choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
 		Constants: ggmlConstants,
 		Budget:    llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
-		State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
+		Allocate: ggmlAllocation,
+		State:    unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 		Support: analytic.Support{
 			Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 			Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",

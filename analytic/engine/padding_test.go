@@ -23,17 +23,16 @@ func TestExpertsInMXFP4TakePaddedMemory(t *testing.T) {
 		tp            int
 		hidden, width float64
 	}{
-		{"vllm", "h100", 1, 2880, 2880}, {"vllm", "h100", 2, 2880, 1472}, {"vllm", "h100", 8, 2880, 384}, // Triton
 		{"vllm", "b200", 1, 3072, 3072}, {"vllm", "b200", 8, 3072, 512}, // FlashInfer
 		{"vllm", "a100", 1, 3072, 2944}, {"vllm", "rtx-pro-6000", 2, 3072, 1536}, // Marlin
 		{"vllm", "mi300x", 1, 3072, 3072},
-		{"sglang", "b200", 1, 3072, 3072}, {"sglang", "h100", 8, 2880, 384},
+		{"sglang", "b200", 1, 3072, 3072},
 		{"tensorrt-llm", "b200", 4, 2944, 768},
 	} {
 		const each = 36 * 128 * 3 * 17.0 / 32
 		more := each * (x.hidden*x.width - 2880*2880/float64(x.tp))
 		got := weights(x.engine, x.gpu, x.tp) - weights("llama.cpp", x.gpu, x.tp)
-		if diff := got - more; diff < -1e6 || diff > 20e6 { // the biases of padded outputs
+		if diff := got - more; diff < -1e6 || diff > 40e6 { // the biases of padded outputs, and a table of rotary positions
 			t.Errorf("%s on %s over %d: %.0f MB of padding, want %.0f", x.engine, x.gpu, x.tp, got/1e6, more/1e6)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"llmprof/analytic"
 	"llmprof/hardware"
 )
 
@@ -32,6 +33,13 @@ type Scheduler struct {
 	Whole     bool    // a prompt is not cut into chunks
 	Swap      bool    // a preempted sequence's cache goes to host memory; else it is computed again
 	Async     bool    // a step is scheduled while the one before it runs
+}
+
+// Within bounds the sequences that run by the states that an engine has slots for, where its states have a pool.
+func (s *Scheduler) Within(p *analytic.Predictor) {
+	if most := p.MostSequences(s.Budget); most > 0 {
+		s.MaxSeqs = min(s.MaxSeqs, most)
+	}
 }
 
 // A sized scheduler has other values on some GPUs.

@@ -22,7 +22,7 @@ var sglang = Engine{
 		Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small " +
 			"models on an H200; the share of the memory that its server computes",
 		Constants: sglangConstants, Tabled: true, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
-		Budget: sglangScheduler.pass, Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
+		Budget: sglangScheduler.pass, Utilization: sglangShare, Static: true, Allocate: sglangAllocation, HostError: eagerHostError,
 		RanksError: sglangRanksError,
 		Support: analytic.Support{
 			Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine
@@ -156,10 +156,6 @@ func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	}
 	return 16384, 512
 }
-
-// sglangReserve is what SGLang takes of a GPU beside its CUDA context before it loads weights: the capacity less the memory before "Load
-// weight end" in the servers' logs is 1.15 GiB with the context on an H100 and 1.27 on an H200 (experiments/sglang).
-const sglangReserve = unit.Bytes(0.8e9)
 
 // sglangShare is the share of a GPU's memory that SGLang gives weights and KV cache. It reserves a
 // constant, activations of 1.5 MiB a token, CUDA graphs of decode steps of 2 MiB a sequence and of

@@ -19,10 +19,10 @@ var tensorRT = Engine{
 	profile: analytic.Profile{
 		Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
 		Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has " +
-			"measured with TensorRT-LLM; the memory of vllm",
+			"measured with TensorRT-LLM; its KV cache is a share of what is free after the weights (free_gpu_memory_fraction)",
 		Constants: vllmConstants.set, Tabled: true, Operators: tabled("tensorrt-llm"),
 		Padding: func(g *hardware.GPU) operator.Grain { return tensorRTGrain(g, roofline.MXFP4) }, Reserve: 1.1e9,
-		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
+		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), OfFree: true, HostError: eagerHostError, Support: tensorRTRuns,
 	},
 	title: "TensorRT-LLM",
 	releases: releases{timed: []string{"1.3.0rc20"}, spread: 0.05, patches: []patch{
@@ -151,7 +151,7 @@ var tensorRT2024 = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Name: "tensorrt-llm-2024",
 	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for " +
 		"releases up to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
-	Constants: defaults{{roofline.HostStep, 0.6e-3}}.set, Older: older, Reserve: 3.5e9,
+	Constants: defaults{{roofline.HostStep, 0.6e-3}}.set, Older: older, Reserve: 2.5e9,
 	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts,
 		KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}

@@ -20,9 +20,9 @@ var vllm = Engine{
 		Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
 		Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 " +
 			"processes, and kernels of llama3.1-8b's traces on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, " +
-			"1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
-		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: vllmScheduler.pass,
-		Utilization: taking(0.92), HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
+			"shared out as its start-up does",
+		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"), Budget: vllmScheduler.pass, Utilization: taking(0.92),
+		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Allocate: vllmAllocation(version{0, 25, 1}),
 	},
 	title: "vLLM",
 	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.16, patches: []patch{
@@ -33,6 +33,10 @@ var vllm = Engine{
 		{until: version{0, 14, 0}, what: "nothing hides the host's time", source: "vllm-project/vllm, pull request 27614", apply: vllmBlocks},
 		{until: version{0, 11, 1}, what: "shared experts run after the routed ones", source: "vllm-project/vllm, pull request 26440",
 			apply: func(e *Engine, _ version) { e.overlaps = 0 }},
+		{until: version{1}, what: "memory is shared out as its start-up does", source: "gpu_worker.py and kv_cache_utils.py of 0.14 to 0.32",
+			apply: vllmStartsAs},
+		{until: version{0, 20, 0}, what: "it takes 90 % of the memory", source: "gpu_memory_utilization of vllm/config/cache.py of 0.19",
+			apply: func(e *Engine, _ version) { e.profile.Utilization = taking(0.9) }},
 	}},
 	options:    map[string]func(*Engine){deepEP: deepEPOf(vllmHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
 	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, note: vllmNote,
@@ -65,7 +69,7 @@ var vllm2024 = Engine{
 		Name: "vllm-2024",
 		Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM " +
 			"0.6.0 gained over 0.5.3 by its authors' account",
-		Constants: defaults{{roofline.HostStep, 2.1e-3}}.set, Older: older, Reserve: 3.5e9,
+		Constants: defaults{{roofline.HostStep, 2.1e-3}}.set, Older: older, Reserve: 2.5e9,
 		Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds, Capability: 7, Acts: vllmRuns.Acts,
 			KV: vllmRuns.KV},
 	},
@@ -146,17 +150,6 @@ func vllmBlocks(e *Engine, _ version) {
 // lay between 0.65 and 1.45 times the constants, over repeats, processes and six machines
 // (experiments/vllm/host.py).
 const vllmHostError = 0.5
-
-// sortedLogits is the memory that vLLM's V1 model runner, which runs mixtures, reserves for
-// sampling with the maximum number of sequences: logits in float32, sorted logits, and
-// indices of 8 bytes (vllm/v1/sample/ops/topk_topp_sampler.py). The V2 model runner, which
-// runs dense models, samples without a sort.
-func sortedLogits(m *models.Model, g *hardware.GPU) unit.Bytes {
-	if !m.HasExperts() {
-		return 0
-	}
-	return unit.Bytes(float64(vllmScheduler.on(g).MaxSeqs) * float64(m.Vocab) * (4 + 4 + 8))
-}
 
 // vllmPadding is what mxfp4_round_up_hidden_size_and_intermediate_size rounds to for FlashInfer's kernels and AMD's, for
 // Triton's on Hopper, and for Marlin's on other GPUs. What padding costs in time is known of FlashInfer alone: the times of
@@ -321,10 +314,13 @@ func vllmLaunch(d *Deployment) *args {
 	a.when(d.runs(deepEP), "--all2all-backend", "deepep_low_latency") // whose decode steps are CUDA graphs
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8")
-	budget := d.budget(&vllmScheduler)
-	a.number("--max-model-len", d.Context)
-	a.number("--max-num-seqs", min(d.Batch, budget)) // vLLM refuses more sequences than a step has tokens
-	a.number("--max-num-batched-tokens", budget)
+	s := vllmStart{budget: d.budget(&vllmScheduler), longest: d.Context, sequences: d.Batch}
+	if !s.settle(d) {
+		return nil
+	}
+	a.number("--max-model-len", s.longest)
+	a.number("--max-num-seqs", s.sequences)
+	a.number("--max-num-batched-tokens", s.budget)
 	if d.Drafts > 0 {
 		method := `"method": "ngram", "prompt_lookup_max": 4`
 		if d.Model.Drafts > 0 {

@@ -17,15 +17,9 @@ type Footprint struct {
 	layers  unit.Bytes // weights of the layers
 	reserve unit.Bytes
 	state   unit.Bytes // state of one sequence
-	caches  []cache    // KV caches of one sequence, the shortest window first
+	caches  []Pages    // KV caches of one sequence, the shortest window first
 	widest  float64    // most values of a token that a block has alive
-}
-
-// A cache is the KV cache of one sequence in the layers of one window: each bytes for every
-// token of the context, of which the last window tokens are kept.
-type cache struct {
-	window float64 // +Inf for the whole context
-	each   unit.Bytes
+	alloc   Allocation // how the engine shares out the memory
 }
 
 // NewFootprint is the footprint of a rank on a GPU with a reserve of memory.
@@ -47,22 +41,51 @@ func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
 	return f
 }
 
+// Allocate makes the footprint that of an engine with an allocation of its own. Budget is the most tokens of its steps.
+func (f *Footprint) Allocate(a *Allocation, budget float64) {
+	f.alloc = *a
+	f.weights += a.Loaded
+	if a.Outside > 0 {
+		f.reserve = a.Outside
+	}
+	if a.States != nil {
+		f.state = 0
+	}
+	if a.Caches == nil {
+		return
+	}
+	f.caches, f.state = nil, 0
+	for _, c := range a.Caches(budget) {
+		if c.State {
+			f.state += c.of(0)
+			continue
+		}
+		f.caches = append(f.caches, c)
+	}
+}
+
 // Weights is the memory of all weights, and of those of the layers.
 func (f *Footprint) Weights() (all, layers unit.Bytes) { return f.weights, f.layers }
 
-// Sequence is the memory of a sequence of context tokens: its KV cache and its state.
-func (f *Footprint) Sequence(context float64) unit.Bytes { return f.Cached(context) + f.state }
+// Sequence is the memory of a sequence of context tokens: its KV cache and its state. A cache with pages of one kind is counted without
+// rounding, since a scheduler rounds to its own blocks.
+func (f *Footprint) Sequence(context float64) unit.Bytes {
+	if len(f.caches) == 1 && math.IsInf(f.caches[0].Limit, 1) && f.state == 0 {
+		return f.caches[0].Each.Times(context / f.caches[0].Tokens)
+	}
+	return f.Cached(context) + f.state
+}
 
 // Cached is the KV cache of a sequence of context tokens.
 func (f *Footprint) Cached(context float64) (b unit.Bytes) {
-	for _, c := range f.caches {
-		b += c.each.Times(min(context, c.window))
+	for i := range f.caches {
+		b += f.caches[i].of(context)
 	}
 	return b
 }
 
 // caches are the KV caches of one sequence in a share of the layers, by window.
-func (r *Rank) caches(share float64) (all []cache) {
+func (r *Rank) caches(share float64) (all []Pages) {
 	for l, b := range r.Model.Blocks() {
 		a := b.Attention
 		if a == nil || a.Shared {
@@ -75,28 +98,31 @@ func (r *Rank) caches(share float64) (all []cache) {
 		layers := float64(l.Count) * share
 		each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
 		if far > 0 {
-			all = withCache(all, cache{math.Inf(1), far.Times(layers)})
+			all = withCache(all, Pages{Limit: math.Inf(1), Tokens: 1, Each: far.Times(layers)})
 		}
-		all = withCache(all, cache{window, each.Times(layers)})
+		all = withCache(all, Pages{Limit: window, Tokens: 1, Each: each.Times(layers)})
 	}
 	return all
 }
 
 // withCache adds a cache to the one of its window, or puts it at its place among the others.
-func withCache(all []cache, c cache) []cache {
-	i, found := slices.BinarySearchFunc(all, c.window, func(x cache, window float64) int { return cmp.Compare(x.window, window) })
+func withCache(all []Pages, c Pages) []Pages {
+	i, found := slices.BinarySearchFunc(all, c.Limit, func(x Pages, window float64) int { return cmp.Compare(x.Limit, window) })
 	if found {
-		all[i].each += c.each
+		all[i].Each += c.Each
 		return all
 	}
 	return slices.Insert(all, i, c)
 }
 
+// State is the memory of one sequence that does not grow with its context, in the layers of the fullest stage.
+func (r *Rank) State() unit.Bytes { return r.state().Times(r.Par.StageShare(r.Model.NumLayers())) }
+
 // state is the memory of one sequence on a rank that does not grow with its context.
 func (r *Rank) state() (b unit.Bytes) {
 	for l, block := range r.Model.Blocks() {
 		if c := block.Scan; c != nil {
-			b += r.scanState(c).Times(float64(l.Count))
+			b += r.ScanState(c).Times(float64(l.Count))
 		}
 	}
 	return b

@@ -75,8 +75,8 @@ func (r *Rank) CachedBytes(a *models.Attention, f unit.Format) unit.Bytes {
 	return each + far
 }
 
-// scanState is the state of one sequence on a rank for a scan and its convolution.
-func (r *Rank) scanState(c *models.Scan) unit.Bytes {
+// ScanState is the state of one sequence on a rank for a scan and its convolution.
+func (r *Rank) ScanState(c *models.Scan) unit.Bytes {
 	return r.StateFormat(c).Bytes(float64(c.StateElements())/float64(r.Par.TP)) + r.Remembered(c)
 }
 

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -18,7 +19,14 @@ type Workload struct {
 	Budget       int  `json:"-"` // most tokens of one step of all sequences together; 0 for the engine's default
 	CachedPrefix int  `json:"-"` // leading prompt tokens whose KV is in the cache already
 	AllLogits    bool `json:"-"` // the LM head runs on every prompt position, not on the last alone
+	Longest      int  `json:"-"` // longest request that the server takes (--max-model-len); 0 for prompt and answer
 }
+
+// longest is the longest request that the server takes.
+func (w *Workload) longest() int { return cmp.Or(w.Longest, w.Context()) }
+
+// budget is the most tokens of a step, of an engine with a default.
+func (w *Workload) budget(engines int) int { return cmp.Or(w.Budget, engines) }
 
 // MaxTokens bounds lengths and batches: beyond any use, and far from where
 // float64 stops counting by ones.
@@ -56,10 +64,7 @@ func (w *Workload) Step(budget int) (sequences, tokens float64) {
 	if w.Chunk > 0 {
 		fresh = min(fresh, w.Chunk)
 	}
-	if w.Budget > 0 {
-		budget = w.Budget
-	}
-	if budget == 0 {
+	if budget = w.budget(budget); budget == 0 {
 		return math.Inf(1), float64(fresh)
 	}
 	fresh = min(fresh, budget)

@@ -47,6 +47,7 @@ func flagCases() map[string]struct {
 		"engine":                 {"", "--engine=transformers", ""},
 		"max-num-batched-tokens": {"--batch=64", "--max-num-batched-tokens=512", ""},
 		"memory-utilization":     {"", "--memory-utilization=0.8", ""},
+		"max-model-len":          {"--engine=vllm", "--max-model-len=8192", ""},
 		"compute-eff":            {"", "--compute-eff=0.5", ""},
 		"memory-eff":             {"", "--memory-eff=0.5", ""},
 		"link-eff":               {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},

@@ -89,6 +89,8 @@ func (q *Question) Check() error {
 		return Usage("--chunk 0: it must be at least 1; without it the prefill takes one step")
 	case w.Budget == 0 && q.Given("max-num-batched-tokens"):
 		return Usage("--max-num-batched-tokens 0: it must be at least 1; without it the engine's default holds")
+	case q.Given("max-model-len") && w.Longest < w.Context():
+		return Usage("--max-model-len %d: prompt and answer are %d tokens", w.Longest, w.Context())
 	}
 	return nil
 }

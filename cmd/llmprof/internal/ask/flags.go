@@ -76,6 +76,7 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 	f.IntVar(&w.PromptLen, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&w.GenLen, "gen-len", 128, "`tokens` generated, the first included")
 	f.IntVar(&w.Budget, "max-num-batched-tokens", 0, "most `tokens` of a prefill step, all sequences together")
+	f.IntVar(&w.Longest, "max-model-len", 0, "most `tokens` of a request that the server takes (default: prompt and answer)")
 	f.IntVar(&w.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`")
 	f.IntVar(&w.CachedPrefix, "cached-prefix", 0, "leading `tokens` of it that the KV cache has")
 	f.BoolVar(&w.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")

@@ -68,6 +68,7 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 		return nil, UsageError{err}
 	}
 	rules.Async = rules.Async && !e.Blocking
+	rules.Within(p)
 	if err := s.together(ans.Q.Given); err != nil {
 		return nil, err
 	}

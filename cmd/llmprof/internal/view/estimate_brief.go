@@ -60,7 +60,11 @@ func (e *Estimate) Brief() *render.Document {
 func (e *Estimate) verdictLine(v *Verdict) string {
 	m := &e.Memory
 	if v.Possible {
-		return fmt.Sprintf("yes: %s; max batch %d", e.memoryLine(), m.MaxBatch)
+		text := fmt.Sprintf("yes: %s; max batch %d", e.memoryLine(), m.MaxBatch)
+		if m.Logged.Tokens > 0 {
+			text += "; the engine's log: " + e.logged()
+		}
+		return text
 	}
 	text := "no: " + v.Text
 	if v.Short != nil {

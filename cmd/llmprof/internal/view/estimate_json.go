@@ -122,6 +122,8 @@ type memoryJSON struct {
 	MaxPrefillBatch int        `json:"max_prefill_batch"`
 	MaxDecodeBatch  int        `json:"max_decode_batch"`
 	MaxTokens       *int       `json:"max_tokens"` // null: the cache does not grow
+	LoggedTokens    *float64   `json:"logged_tokens"`
+	LoggedRequests  *float64   `json:"logged_requests"`
 }
 
 type phaseJSON struct {
@@ -310,6 +312,9 @@ func memoryOf(m *analytic.Memory) memoryJSON {
 	}
 	if !m.Unbounded {
 		j.MaxTokens = &m.MaxTokens
+	}
+	if m.Logged.Tokens > 0 {
+		j.LoggedTokens, j.LoggedRequests = &m.Logged.Tokens, &m.Logged.Requests
 	}
 	return j
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -326,9 +327,23 @@ func (e *Estimate) limits() render.Fields {
 	if !m.Unbounded {
 		tokens = fmt.Sprintf("%d tokens of context, all sequences together", m.MaxTokens)
 	}
-	return render.Fields{Rows: []render.Field{
+	rows := []render.Field{
 		{Name: "Max batch", Lines: []string{fmt.Sprintf("%d (prefill alone: %d, decode alone: %d)", m.MaxBatch, m.MaxPrefillBatch,
 			m.MaxDecodeBatch)}},
 		{Name: "Max tokens", Lines: []string{tokens}},
-	}}
+	}
+	if m.Logged.Tokens > 0 {
+		rows = append(rows, render.Field{Name: "Engine's log", Lines: []string{e.logged()}})
+	}
+	return render.Fields{Rows: rows}
+}
+
+// logged is what the log of the engine says of its KV cache at start-up.
+func (e *Estimate) logged() string {
+	l := &e.Memory.Logged
+	if l.Blocks == 0 {
+		return fmt.Sprintf("%.0f tokens, at most %.0f running requests", l.Tokens, l.Requests)
+	}
+	longest := cmp.Or(e.Workload.Longest, e.Workload.Context())
+	return fmt.Sprintf("%.0f tokens, %.2f requests of %d", l.Tokens, l.Requests, longest)
 }

@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"math"
+
+	"llmprof/analytic/operator"
+	"llmprof/hardware"
+)
+
+// ggmlCells is the multiple of the cells of a cache, and ggmlStep the tokens of a pass (--ubatch-size) for which a window has cells.
+const ggmlCells, ggmlStep = 256, 512
+
+// ggmlAllocation is how llama.cpp shares out the memory of a rank: every slot has a cache of its own, whose layers with a window have cells
+// for it and for a pass (llama_kv_cache_iswa of src/llama-kv-cache-iswa.cpp).
+func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
+	return &operator.Allocation{
+		Outside: operator.Reserve(r.Par, g.System(), 0),
+		Caches: func(float64) (all []operator.Pages) {
+			counts, order := layerSpecs(r)
+			for _, s := range order {
+				n := float64(counts[s])
+				p := operator.Pages{Each: s.each.Times(ggmlCells * n), Tokens: ggmlCells, Limit: math.Inf(1)}
+				switch {
+				case s.state:
+					p = operator.Pages{Each: s.each.Times(n), Fixed: 1, State: true}
+				case s.window > 0:
+					p.Limit = float64(s.window) + ggmlStep
+				}
+				all = append(all, p)
+			}
+			return all
+		},
+	}
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"math"
+
+	"llmprof/analytic/operator"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+const gib = unit.Bytes(1 << 30)
+
+// A vllmMemory is how a release of vLLM shares out the memory of a GPU (determine_available_memory of vllm/v1/worker/gpu_worker.py): its
+// share of all memory, less the weights, less what grew outside of PyTorch's allocator since the process has a context and its
+// communicators, less the peak of a step that it profiles, and less CUDA graphs.
+type vllmMemory struct {
+	runner2  func(*models.Model) bool // whether the second model runner runs a model
+	graphs   bool                     // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on since 0.21)
+	worst    bool                     // the log's tokens are requests of the longest length times that length, since 0.21
+	inFlight float64                  // steps whose tokens windows hold at worst (max_in_flight_tokens since 0.26)
+	swizzle  swizzle
+}
+
+// vllmMemoryOf is the memory of a release.
+func vllmMemoryOf(v version) vllmMemory {
+	m := vllmMemory{runner2: noModel, inFlight: 1, swizzle: swizzle36}
+	if v.before(version{0, 15, 0}) {
+		m.swizzle = swizzle35
+	}
+	if !v.before(version{0, 21, 0}) {
+		m.graphs, m.worst = true, true
+	}
+	if !v.before(version{0, 25, 0}) {
+		m.runner2 = denseModel
+	}
+	if !v.before(version{0, 32, 0}) { // Its wheel was read; when the second runner became that of all models was not.
+		m.runner2, m.inFlight, m.swizzle = anyModel, 2, swizzle38
+	}
+	return m
+}
+
+// vllmAllocation is how a release shares out the memory of a rank.
+func vllmAllocation(v version) func(*operator.Rank, *hardware.GPU) *operator.Allocation {
+	m := vllmMemoryOf(v)
+	return m.allocation
+}
+
+// vllmStartsAs makes an engine share out memory as its release does.
+func vllmStartsAs(e *Engine, at version) { e.profile.Allocate = vllmAllocation(at) }
+
+func noModel(*models.Model) bool  { return false }
+func anyModel(*models.Model) bool { return true }
+
+// denseModel is the rule of 0.25 (_is_default_v2_model_runner_model of vllm/config/vllm.py): dense models without states.
+func denseModel(m *models.Model) bool {
+	return !m.HasExperts() && !scans(m)
+}
+
+// What vLLM holds outside of PyTorch's allocator, as start-up logs of 0.19 on H100s say: cuBLAS's workspaces and modules alone, and with
+// them NCCL, the buffers of custom all-reduces and symmetric memory (0.24 to 0.26, 2.06 to 2.11 and 2.13 to 2.21 GiB of 1, 2 and 4
+// ranks; Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces.
+const (
+	vllmAlone    = gib / 4
+	vllmPair     = gib * 2.07
+	vllmRanks    = gib * 2.17
+	vllmPipeline = gib * 0.07
+)
+
+// vllmGraphMemory is what 0.25.1 counts for CUDA graphs, by its KV caches on an H100 and an H200 (experiments/h100-vllm,
+// h200-vllm): of mixtures, whose runner captures two graphs of each kind and takes the others to be like the second. The second runner
+// counts none; the 0 to 0.3 GiB that dense models have less than their peaks leave are not explained.
+const vllmGraphMemory, vllmDenseMemory = gib * 0.66, gib * 0.15
+
+// outside is what a rank holds outside of PyTorch's allocator, CUDA graphs included. Ranks without NVLink have no symmetric memory.
+func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
+	b := vllmAlone
+	ranks := max(r.Par.TP, r.Par.ExpertRanks())
+	switch {
+	case ranks > 1 && g.Link == 0:
+		b += operator.NCCL
+	case ranks == 2:
+		b = vllmPair
+	case ranks > 2:
+		b = vllmRanks
+	case r.Par.PP > 1:
+		b = vllmPipeline
+	}
+	switch {
+	case !v.graphs:
+	case v.runner2(r.Model):
+		b += vllmDenseMemory
+	default:
+		b += vllmGraphMemory
+	}
+	return b + g.System()
+}
+
+// peak is the peak of the profiled step: of the model's pass, or of sampling a token of every sequence, for which the hidden states
+// and their copy stay alive. Vocabularies are not divided by TP, since every rank gathers the scores.
+func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequences float64) unit.Bytes {
+	pass := operator.NewFootprint(r, 0)
+	each := v.sampled(r.Model)
+	return func(tokens, sequences float64) unit.Bytes {
+		stream := r.Bytes(tokens * float64(r.Model.Hidden))
+		vocab := float64(r.Model.Head.Out)
+		sampling := unit.Bytes(sequences*vocab*each) + stream.Times(2)
+		if !v.runner2(r.Model) {
+			sampling += unit.FP32.Bytes(float64(g.SMs) * vocab) // the buffer of the kernel of top-k and top-p (topk_topp_triton.py)
+		}
+		return max(pass.Activations(tokens, 0)+stream, sampling+workspaces(r, g, tokens)) + images(r, tokens)
+	}
+}
+
+// sampled is the bytes that sampling has alive for each score of a sequence: the scores in 16 bits and in FP32, and in
+// the first runner their softmax and as many random numbers (vllm/v1/sample/sampler.py, ops/topk_topp_sampler.py;
+// vllm/v1/worker/gpu/sample/sampler.py).
+func (v *vllmMemory) sampled(m *models.Model) float64 {
+	if v.runner2(m) {
+		return 2 + 4
+	}
+	return 2 + 4 + 4 + 4
+}
+
+// workspaces are the two buffers of vLLM's kernels of experts, which stay alive (workspace_shapes of fused_moe.py): the
+// outputs of the first product, and the larger of those of the activation and of the second. OpenAI's Triton kernels have none.
+func workspaces(r *operator.Rank, g *hardware.GPU, tokens float64) (b unit.Bytes) {
+	if swizzled(r, g) {
+		return 0
+	}
+	for _, block := range r.Model.Blocks() {
+		e := block.Experts
+		if e == nil || len(e.Out) == 0 {
+			continue
+		}
+		hidden, width := float64(e.Out[0].Out), float64(e.Out[0].In)/float64(r.Par.ExpertTP())
+		gates := 1.0
+		if e.Activation.Gated {
+			gates = 2
+		}
+		pairs := tokens * float64(e.TopK)
+		b = max(b, r.Bytes(pairs*(max(gates*width, hidden)+max(width, hidden))))
+	}
+	return b
+}
+
+// images are the inputs and outputs of a vision tower that stay alive in the profiled step, of as many image tokens as a step has: 28 by
+// 28 pixels of three colours in 16 bits for each, as of towers with patches of 14 that merge four.
+func images(r *operator.Rank, tokens float64) unit.Bytes {
+	if r.Model.Towers == 0 {
+		return 0
+	}
+	return r.Bytes(tokens * (28*28*3 + float64(r.Model.Hidden)))
+}
+
+// allocation is how the release shares out the memory of a rank.
+func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
+	a := &operator.Allocation{Loaded: beside(r), Outside: v.outside(r, g), Sequences: vllmScheduler.on(g).MaxSeqs, Peak: v.peak(r, g)}
+	if swizzled(r, g) {
+		a.Loaded += v.swizzle.more(r)
+	}
+	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.inFlight*budget) }
+	a.Log = func(cache unit.Bytes, longest, budget float64) operator.Log {
+		return v.log(a.Caches(budget), cache, longest)
+	}
+	return a
+}
+
+// log is the line "GPU KV cache size: N tokens, Maximum concurrency for L tokens per request: X" (update_kv_cache_capacity and
+// _report_kv_cache_config of vllm/v1/core/kv_cache_utils.py). All groups draw their blocks from one pool.
+func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest float64) (l operator.Log) {
+	if len(groups) == 0 {
+		return l
+	}
+	blocks, least, held := math.Floor(float64(cache/groups[0].Each)), math.Inf(1), 0.0
+	for i := range groups {
+		p := &groups[i]
+		held += p.Count(longest)
+		least = min(least, p.Tokens)
+	}
+	l.Blocks, l.Requests = blocks, blocks/held
+	l.Tokens = math.Floor(l.Requests * longest)
+	if !v.worst {
+		l.Tokens = math.Floor(blocks/float64(len(groups))) * least
+	}
+	return l
+}
