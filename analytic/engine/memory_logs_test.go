@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/unit"
@@ -172,6 +173,18 @@ func TestStatesAsLogged(t *testing.T) {
 		testkit.Must(t, err)
 		log, _ := p.Start(8192, 1024, 262144)
 		near(t, x.model+" "+x.scheme+": blocks", log.Blocks, x.blocks, 0.04)
+	}
+}
+
+// An estimate warns of the default with which vLLM stops at start-up, of a hybrid alone.
+func TestStartsWarns(t *testing.T) {
+	for model, want := range map[string]string{"qwen3.6-27b": "--max-num-seqs 3", "llama3.1-8b": ""} {
+		c := casetest.Case(t, model, "h100", 1, 1)
+		c.Machine = casetest.Machine(t, "h100", "vllm")
+		m := predict(t, c).Memory
+		if got := engine.Starts(c, &m); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %q", model, got)
+		}
 	}
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "llmprof/analytic"
+import (
+	"fmt"
+
+	"llmprof/analytic"
+)
 
 // A vllmStart is the settings of a command of vLLM that its start-up holds against its memory.
 type vllmStart struct {
@@ -51,4 +55,17 @@ func (d *Deployment) served() *analytic.Predictor {
 		return nil
 	}
 	return p
+}
+
+// Starts says why a server of vLLM with its own defaults would not start, and which flag to change; "" where nothing is known against it.
+func Starts(c *analytic.Case, m *analytic.Memory) string {
+	e, _ := c.Machine.Engine.(*Engine)
+	if e == nil || e.profile.Engine() != vllmScheduler.Name || !m.Fits() || !scans(c.Model) {
+		return ""
+	}
+	if most := vllmScheduler.on(c.Machine.GPU).MaxSeqs; m.Logged.Blocks < float64(most) {
+		return fmt.Sprintf("vllm stops at start-up where --max-num-seqs is above the %.0f blocks of states, and %d is its default: give "+
+			"--max-num-seqs %.0f", m.Logged.Blocks, most, m.Logged.Blocks)
+	}
+	return ""
 }

@@ -135,8 +135,10 @@ func (ans *Answer) explain(m *analytic.Machine) error {
 		return UsageError{err}
 	}
 	ans.idleFlags()
-	if ans.node != "" {
-		ans.Warnings = append(ans.Warnings, ans.node)
+	for _, said := range []string{ans.node, engine.Starts(&ans.Case, &ans.Memory)} {
+		if said != "" {
+			ans.Warnings = append(ans.Warnings, said)
+		}
 	}
 	if hint := ans.WhatFits(); hint != "" {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
