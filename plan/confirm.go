@@ -83,7 +83,7 @@ func (q *Request) server(card *Card, p *analytic.Predictor, r *Row) (*serving.Se
 	rules.Within(p)
 	s := &serving.Server{
 		Predictor: p, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext,
-		ToHost: card.GPU.Bandwidth,
+		Caching: serving.Caching{ToHost: card.GPU.Bandwidth},
 	}
 	return s, q.speculate(s, card, r)
 }

@@ -539,5 +539,5 @@ func (s *search) gain() float64 {
 
 // yields is the mean of the tokens that a decode step with so many drafts gains for a sequence.
 func (s *search) yields(drafts int) float64 {
-	return (&serving.Server{Drafts: drafts, Acceptance: s.q.Acceptance}).Yields()
+	return (&serving.Speculation{Drafts: drafts, Acceptance: s.q.Acceptance}).Yields()
 }

@@ -146,8 +146,11 @@ func TestCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := time.Time{}
-			time.AfterFunc(100*time.Millisecond, func() { ended = time.Now(); cancel() })
+			time.AfterFunc(10*time.Millisecond, func() { ended = time.Now(); cancel() })
 			err := ask(ctx)
+			if ended.IsZero() {
+				return // it took less time
+			}
 			if late := time.Since(ended); !errors.Is(err, context.Canceled) || late > 10*time.Second {
 				t.Errorf("it returned %v after it was cancelled: %v", late, err)
 			}

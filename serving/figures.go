@@ -17,6 +17,11 @@ type Figures struct {
 	Cached               int          // prompt tokens found in a prefix cache
 	Duration             unit.Seconds // from the first arrival to the last answer; in the steady state, that of as many arrivals
 
+	spanned
+}
+
+// A spanned is the times of the requests of a part.
+type spanned struct {
 	begin       unit.Seconds // the first arrival of a part, whether it is answered or not
 	first, last unit.Seconds // arrivals
 	end         unit.Seconds // end of the last answer

@@ -183,11 +183,6 @@ func (l *Lengths) check(what string) error {
 	return nil
 }
 
-// key tells a distribution from others.
-func (l *Lengths) key() string {
-	return fmt.Sprint(l.Kind, l.Mean, l.Low, l.High, l.Spread, len(l.Trace), l.MeanLength(), l.Longest(), " ", l.File)
-}
-
 // Quantiles are lengths in the middle of equal parts of the distribution, spread so that
 // their mean and variance are those of the distribution.
 func (l *Lengths) Quantiles() []int {

@@ -12,73 +12,99 @@ import (
 // A sequence is a request on its way through a replica.
 type sequence struct {
 	Record
+	progress
+	holding
+	stream
+	arrived unit.Seconds // time at which the engine had it
+	ready   unit.Seconds // not before: the cache is on its way
+}
+
+// A progress is how far a sequence has come.
+type progress struct {
 	goal      int // tokens whose cache has to be there before the next token comes
 	computed  int // tokens whose cache is there
 	generated int
-	blocks    int          // blocks of the sequence alone
-	holds     int          // context up to which it needs no further ones; 0 where that is not known
-	shared    int          // leading hashes whose entries it holds
-	kept      bool         // the blocks of its prompt were entered into the prefix cache
-	swapped   bool         // The cache is in host memory.
-	arrived   unit.Seconds // time at which the engine had it
-	ready     unit.Seconds // not before: the cache is on its way
-	last      unit.Seconds // when the client had the latest tokens
-	gain      int          // tokens that come with the step that runs
-	unsent    int          // tokens that wait to be sent
-	complete  bool         // with those, or those that were sent, the answer is complete
-	turn      int          // batch of a pipeline from which on it may decode
+	gain      int // tokens that come with the step that runs
+	turn      int // batch of a pipeline from which on it may decode
+}
+
+// A holding is the KV blocks of a sequence.
+type holding struct {
+	blocks  int  // blocks of the sequence alone
+	holds   int  // context up to which it needs no further ones; 0 where that is not known
+	shared  int  // leading hashes whose entries it holds
+	kept    bool // the blocks of its prompt were entered into the prefix cache
+	swapped bool // The cache is in host memory.
+}
+
+// A stream is what a client has of an answer.
+type stream struct {
+	last     unit.Seconds // when the client had the latest tokens
+	unsent   int          // tokens that wait to be sent
+	complete bool         // with those, or those that were sent, the answer is complete
 }
 
 func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed == 1 }
 
 // A replica is one instance of the model with its scheduler's state.
 type replica struct {
-	server  *Server
-	index   int
-	peers   []*replica // replicas that share its experts, itself among them: their steps run side by side
-	front   frontend
+	server *Server
+	index  int
+	peers  []*replica // replicas that share its experts, itself among them: their steps run side by side
+	front  frontend
+	instance
+	waiting queue
+	running []*sequence
+	cache   occupancy
+	stepping
+	timing
+	preempted int
+	refused   []*sequence // sequences that can never begin, until the cluster takes them
+}
+
+// An instance is what a replica runs with.
+type instance struct {
 	rules   *engine.Scheduler
 	policy  policy
 	prices  *prices
 	draft   *prices
 	room    *room
 	pool    *pool
+	pipe    *pipeline
 	random  *rand.Rand
 	only    bool // it prefills and hands over
 	longest int  // tokens of a sequence, prompt and answer
+}
 
-	waiting queue
-	running []*sequence
-	cache   occupancy
+// A stepping is the step of a replica that runs, or is formed.
+type stepping struct {
+	batch  batch
+	cost   Cost
+	tokens int
+	budget int                               // tokens that it still takes
+	formed struct{ now, known unit.Seconds } // when it begins, and until when requests had to come for it
 
-	batch      batch
-	budget     int                               // tokens that the step which is formed still takes
-	formed     struct{ now, known unit.Seconds } // when it begins, and until when requests had to come for it
-	pipe       *pipeline
+	outputs         []output    // of the step that ended last
+	gains, spare    []*sequence // sequences that gain tokens by it, and memory for others
+	ending, endings []*sequence // sequences whose last token it brings, and memory for others
+	ended           []*sequence // sequences whose last token the step before brought
+}
+
+// A timing is the times of the step that runs.
+type timing struct {
 	busy       bool
 	overlaps   bool         // the step is formed before the one before it has ended
 	begin, end unit.Seconds // begin and end of the step that runs
 	stopped    unit.Seconds // when the step before ended
 	launched   unit.Seconds // when the host has launched all of that step
 	held       unit.Seconds // until when the host keeps the outputs of the step before; 0 if it has none
-	outputs    []output
-	gains      []*sequence // sequences that gain tokens by that step
-	ending     []*sequence // sequences whose last token that step brings
-	ended      []*sequence // sequences whose last token the step before brought
-	spare      []*sequence
-	spareEnd   []*sequence
-
-	cost      Cost
-	tokens    int
-	preempted int
-	refused   []*sequence // sequences that can never begin, until the cluster takes them
 }
 
 // form makes the next step of what had arrived when it was formed. It reports whether there is one.
 func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
 	r.gains, r.spare = r.spare[:0], r.gains
-	r.ending, r.spareEnd = r.spareEnd[:0], r.ending
+	r.ending, r.endings = r.endings[:0], r.ending
 	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, formed
 	r.policy.form(r)
 	if len(r.batch.chunks) == 0 && r.batch.decodes > 0 {

@@ -119,6 +119,11 @@ type Result struct {
 	Timeline    []Bin
 	Interrupted bool
 
+	summing
+}
+
+// A summing is sums over the time of a simulation so far.
+type summing struct {
 	batches  *batchMeans
 	underWay filling
 	arrived  unit.Seconds // the last request

@@ -15,22 +15,30 @@ type Server struct {
 	Scheduler engine.Scheduler
 	Replicas  int    // replicas that decode, and prefill unless Prefillers do
 	Routing   string // "round-robin", "least-loaded" or "prefix-aware"
+	Context   int    // longest that the model takes, prompt and answer; 0 for no limit
+	Caching
+	Speculation
 
+	Prefillers int              // replicas that prefill and hand the cache over to those that decode
+	Link       unit.BytesPerSec // rate at which one GPU hands the cache over
+}
+
+// Caching is how a replica keeps KV blocks.
+type Caching struct {
 	CacheTokens int // tokens that the KV cache of a replica holds, as the engine logs it; 0 to work it out
-	Context     int // longest that the model takes, prompt and answer; 0 for no limit
 
 	HitRate float64    // share of the prompts' tokens that a prefix cache has, where requests have no hashes
 	NoCache bool       // prefix caching is off
 	Offload unit.Bytes // host memory on each GPU's behalf, for the cache of prefixes and preempted sequences
 	ToHost  unit.BytesPerSec
+}
 
+// Speculation is how a server drafts tokens.
+type Speculation struct {
 	Drafts     int                 // tokens that are drafted and verified with each token
 	Acceptance float64             // probability that a drafted token is right if those before it are
 	Drafter    *analytic.Predictor // the model that drafts; nil if drafting takes no time, as from n-grams
 	Modules    int                 // the model's own draft (MTP) modules, of which Drafter is one; 0 if it is another model
-
-	Prefillers int              // replicas that prefill and hand the cache over to those that decode
-	Link       unit.BytesPerSec // rate at which one GPU hands the cache over
 }
 
 // Check returns what is wrong with the server, if anything is.
@@ -154,7 +162,7 @@ func (s *Server) beyondWatermark(r *room, tokens int) error {
 }
 
 // Yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
-func (s *Server) Yields() float64 {
+func (s *Speculation) Yields() float64 {
 	if s.Drafts == 0 {
 		return 1
 	}
@@ -165,7 +173,7 @@ func (s *Server) Yields() float64 {
 }
 
 // gainsVary reports whether steps gain different numbers of tokens for a sequence.
-func (s *Server) gainsVary() bool { return s.Drafts > 0 && s.Acceptance > 0 && s.Acceptance < 1 }
+func (s *Speculation) gainsVary() bool { return s.Drafts > 0 && s.Acceptance > 0 && s.Acceptance < 1 }
 
 // cached is how many tokens of a prompt a prefix cache has by the hit rate: whole blocks,
 // and not the last token, which has to run to predict the next.

@@ -30,25 +30,33 @@ type Options struct {
 
 // A cluster is the replicas of a server and what happens next to them.
 type cluster struct {
-	server   *Server
-	source   Source
-	options  *Options
-	mixed    []*replica // replicas that decode
-	first    []*replica // replicas that prefill; those that decode where none only prefills
-	next     []upcoming // next event of each replica, by its index
-	longest  int
-	result   *Result
-	arrivals struct {
-		next Request
-		any  bool
-		sent int
-	}
-	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	turns     map[*replica]int  // turns of the replicas that prefill and of those that decode, by the first replica of each
-	now       unit.Seconds
+	server    *Server
+	source    Source
+	options   *Options
+	result    *Result
+	longest   int
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
-	fresh     []sequence   // memory for requests
-	toClient  func(*sequence, unit.Seconds)
+	now       unit.Seconds
+	arrivals  arriving
+	handovers agenda[*sequence] // caches on their way from replicas that prefilled
+	replicas
+}
+
+// An arriving is the request that comes next.
+type arriving struct {
+	next     Request
+	any      bool
+	sent     int
+	fresh    []sequence // memory for requests
+	toClient func(*sequence, unit.Seconds)
+}
+
+// replicas are those of a server.
+type replicas struct {
+	mixed []*replica       // replicas that decode
+	first []*replica       // replicas that prefill; those that decode where none only prefills
+	next  []upcoming       // next event of each replica, by its index
+	turns map[*replica]int // turns of the replicas that prefill and of those that decode, by the first replica of each
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the
@@ -124,8 +132,8 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if !o.InEngine {
 		front = s.frontend()
 	}
-	c := &cluster{server: s, source: source, options: o, way: front.way, turns: map[*replica]int{}}
-	c.toClient, front.sums = c.sent, o.sums
+	c := &cluster{server: s, source: source, options: o, way: front.way, replicas: replicas{turns: map[*replica]int{}}}
+	c.arrivals.toClient, front.sums = c.sent, o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -139,12 +147,11 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	blocksOf := func(tokens float64) float64 { return float64(r.of(int(tokens))) }
 	for i := range decode + prefill {
-		one := &replica{
-			server: s, index: i, front: front, rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: priced, draft: draft, room: r,
-			cache: occupancy{blocks: float64(r.blocks), expect: expectFirst, of: blocksOf}, longest: c.longest,
-			only: i >= decode, stopped: -analytic.Window,
-			pipe: s.pipeline(), pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
-		}
+		one := &replica{server: s, index: i, front: front, cache: occupancy{blocks: float64(r.blocks), expect: expectFirst, of: blocksOf}}
+		one.instance = instance{rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: priced, draft: draft, room: r,
+			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), pipe: s.pipeline(),
+			random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)), only: i >= decode, longest: c.longest}
+		one.stopped = -analytic.Window
 		if one.only {
 			c.first = append(c.first, one)
 		} else {
@@ -171,7 +178,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if prefill == 0 {
 		c.first = c.mixed
 	}
-	c.result = &Result{Limited: o.SLO != SLO{}, replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}
+	c.result = &Result{Limited: o.SLO != SLO{}, summing: summing{replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}}
 	c.arrivals.next, c.arrivals.any = source.Next()
 	return c
 }
@@ -253,7 +260,7 @@ func (c *cluster) happens(who *replica, what happening) {
 		c.ended(who)
 	case passEnds:
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
-		who.front.begin(c.now, c.toClient)
+		who.front.begin(c.now, c.arrivals.toClient)
 	case outputsDue:
 		if who.pipe != nil {
 			c.leaves(who)
@@ -286,11 +293,11 @@ func (c *cluster) arrive() (to *replica) {
 	case err != nil:
 		c.refuse(index, &req, err)
 	default:
-		if len(c.fresh) == 0 {
-			c.fresh = make([]sequence, 64)
+		if len(c.arrivals.fresh) == 0 {
+			c.arrivals.fresh = make([]sequence, 64)
 		}
-		q := &c.fresh[0]
-		c.fresh = c.fresh[1:]
+		q := &c.arrivals.fresh[0]
+		c.arrivals.fresh = c.arrivals.fresh[1:]
 		q.Index, q.Request, q.goal = index, req, req.Prompt
 		to = c.route(c.first, q)
 		if to.front.free() {
@@ -298,7 +305,7 @@ func (c *cluster) arrive() (to *replica) {
 			break
 		}
 		to.front.entering = append(to.front.entering, entering{q, stages})
-		to.front.begin(c.now, c.toClient)
+		to.front.begin(c.now, c.arrivals.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
 	return to
@@ -425,7 +432,7 @@ func (c *cluster) output(r *replica) {
 	}
 	if !free {
 		r.outputs = f.hand(r.outputs)
-		f.begin(c.now, c.toClient)
+		f.begin(c.now, c.arrivals.toClient)
 	}
 }
 

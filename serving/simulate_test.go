@@ -256,7 +256,7 @@ func TestLaunchedAhead(t *testing.T) {
 		{"kernels hide all launches", Cost{Time: 27, Launch: 24}, 6, 27, 18},
 		{"the host is late", Cost{Time: 24, Launch: 24, Waits: 10}, -2, 26, 26},
 	} {
-		r := &replica{server: s, cost: x.cost}
+		r := &replica{server: s, stepping: stepping{cost: x.cost}}
 		r.run(100, 100-x.ahead)
 		if r.end != 100+x.ends || r.launched != 100+x.launched {
 			t.Errorf("%s: ends after %g and is launched after %g, want %g and %g", x.what, float64(r.end-100), float64(r.launched-100),

@@ -91,8 +91,9 @@ func (f *flow) rateOf(replicas int) Capacity {
 }
 
 // groupsArrivals is the share of its time from which on an API server lets requests come to the engine in groups, so that they are
-// simulated with it: most of them find it busy then. Below it its mean time is added to that of a path without it.
-const groupsArrivals = 0.5
+// simulated with it: they wait for half of what they take there, ρ/(1-ρ), or longer. Below it the mean wait is added to the times of a path
+// without it.
+const groupsArrivals = 1.0 / 3
 
 // groups reports whether the API server lets requests come in groups at a rate.
 func (f *flow) groups(rate float64) bool {

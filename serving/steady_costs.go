@@ -27,23 +27,6 @@ type batchCosts struct {
 	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
 	prompts *tokenCosts
 	left    float64 // tokens of prompts that a step takes
-	each    float64 // tokens of a mean prompt
-	known   [8]promptCost
-}
-
-// A promptCost is the cost of a step with tokens of prompts.
-type promptCost struct {
-	tokens float64 // 0 if it is not known
-	cost   Cost
-}
-
-// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of the last one with about as many prompts.
-func (c *batchCosts) prompt(tokens float64) *Cost {
-	k := &c.known[int(tokens/c.each)%len(c.known)]
-	if k.tokens != tokens {
-		k.tokens, k.cost = tokens, c.prompts.at(tokens)
-	}
-	return &k.cost
 }
 
 // costs are the costs beside n sequences.
@@ -54,7 +37,7 @@ func (f *flow) costs(n int) *batchCosts {
 	c := f.beside[n]
 	if c == nil {
 		decodes := f.besides(n)
-		c = &batchCosts{prompts: f.table(n), left: f.left(decodes), each: f.uncached.mean}
+		c = &batchCosts{prompts: f.table(n), left: f.left(decodes)}
 		if decodes == 0 && f.peers == 1 {
 			c.prompts = f.table(0)
 		}
@@ -145,26 +128,15 @@ func (f *flow) graphed() float64 {
 	if high <= low || few >= 0.99*many {
 		return 0
 	}
-	try := func(tokens int) {
-		if launch(tokens) < (few+many)/2 {
-			low = tokens
-		} else {
-			high = tokens
-		}
-	}
-	for _, most := range usualGraphs {
-		for tokens := most; low < tokens && tokens < high && tokens <= most+1; tokens++ {
-			try(tokens)
-		}
-	}
 	for high-low > 1 {
-		try((low + high) / 2)
+		if middle := (low + high) / 2; launch(middle) < (few+many)/2 {
+			low = middle
+		} else {
+			high = middle
+		}
 	}
 	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
-
-// usualGraphs are the most tokens of the CUDA graphs of most engines: where the search for them begins.
-var usualGraphs = [...]int{512, 1024}
 
 // A tokenCosts is the cost of steps beside n sequences as a function of the tokens of prompts, up to as many as a step takes.
 type tokenCosts struct {

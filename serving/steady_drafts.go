@@ -11,7 +11,7 @@ import (
 // of a gain.
 
 // exceeds is the mean number of tokens by which the last step of an answer gains too many, and the variance of the gain of a step.
-func (s *Server) exceeds() (mean, variance float64) {
+func (s *Speculation) exceeds() (mean, variance float64) {
 	gain, square, chance := s.Yields(), 0.0, 1.0
 	for k := 1.0; k <= float64(s.Drafts); k++ {
 		square += chance * (1 - s.Acceptance) * k * k
@@ -25,7 +25,7 @@ func (s *Server) exceeds() (mean, variance float64) {
 const manyTokens = 50
 
 // stepsOf draws in how many steps so many tokens come.
-func (s *Server) stepsOf(tokens int32, random *rand.Rand) (steps int32) {
+func (s *Speculation) stepsOf(tokens int32, random *rand.Rand) (steps int32) {
 	switch {
 	case s.Drafts == 0 || s.Acceptance == 0:
 		return tokens

@@ -10,7 +10,7 @@ import (
 func TestStepsOfTokens(t *testing.T) {
 	random, n := rand.New(rand.NewPCG(1, 1)), 20000
 	for _, drafts := range []int{1, 3, 7} {
-		s := &Server{Drafts: drafts, Acceptance: 0.7}
+		s := &Speculation{Drafts: drafts, Acceptance: 0.7}
 		for _, tokens := range []int32{1, 5, 20, manyTokens + 30} {
 			var sums, squares [2]float64
 			for range n {

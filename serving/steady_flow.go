@@ -10,8 +10,8 @@ import (
 	"llmprof/unit"
 )
 
-// A flow is the queue of one replica with the requests that come to it: what its steady state is worked out from. Replicas that share experts are one
-// queue, for their steps run side by side, and a prompt of one lengthens the steps of all.
+// A flow is the queue of one replica with the requests that come to it: what its steady state is worked out from. Replicas that share
+// experts are one queue, for their steps run side by side, and a prompt of one lengthens the steps of all.
 type flow struct {
 	ctx    context.Context // where it ends, what is followed step by step ends early, and says nothing
 	server *Server

@@ -16,11 +16,16 @@ import (
 // each step, so that only those that begin, end or are preempted are looked at. It passes over steps that are alike.
 
 // jobs is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then,
-// and the more its answers vary: one that others meet is 1 + cv² times the mean, and few such ones have most of the time.
+// the fewer sequences run at once, for the rarer and longer are waits for one of them to end, and the more its answers vary: one that
+// others meet is 1 + cv² times the mean, and few such ones have most of the time.
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.capacity().Rate
-	return int(min(fewestJobs*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
+	few := 1 + seldom/float64(f.most)
+	return int(min(fewestJobs*few*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
 }
+
+// seldom is how many sequences run at once where as many requests again as elsewhere are followed.
+const seldom = 10
 
 const fewestJobs, mostJobs = 4000, 40000
 
@@ -275,7 +280,8 @@ func (w *path) step() {
 	}
 	c := w.plain(w.cache.running)
 	if w.tokens > 0 {
-		c = costs.prompt(w.tokens)
+		with := costs.prompts.at(w.tokens)
+		c = &with
 	}
 	w.run(c)
 	w.came, w.prompts, w.done, w.ending = w.prompts, w.came, w.ending, w.done

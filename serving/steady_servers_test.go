@@ -13,15 +13,14 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// Over servers of any kind the steady state is within 5 % of the simulation, beside what its own means are uncertain by: twice their
-// standard error. Where that is over 5 % and decides, four times as many requests are simulated. One server of which a mean is uncertain
-// by more even then is left out: it goes back and forth between few sequences and more than its largest CUDA graph takes.
+// Over servers of any kind the steady state is that of long simulations: the mean TTFT within 1 % at the median and 4 % at the 90th
+// percentile, others nearer.
 func TestSteadyOfManyServers(t *testing.T) {
 	if testkit.Brief() {
 		t.Skip("60 simulations: LLMPROF_TEST_LONG=1 runs them")
 	}
 	random := rand.New(rand.NewPCG(31, 77))
-	off, unsure := map[string][]float64{}, 0
+	off := map[string][]float64{}
 	for i := range 60 {
 		s, what := anyServer(t, random)
 		prompt, gen := drawLengths(random, 50, 4000), drawLengths(random, 20, 600)
@@ -29,70 +28,35 @@ func TestSteadyOfManyServers(t *testing.T) {
 		if s.Serves(prompt, gen) != nil {
 			continue // the requests are too long for it
 		}
-		f := s.queue(t, prompt, gen)
-		rate := loaded(f, share)
-		if f.front.load(rate, f.gen) > 0.6 {
-			continue // saturated by tokens that are sent
-		}
+		rate := loaded(s.queue(t, prompt, gen), share)
 		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
 		testkit.Must(t, err)
-		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000 + int(40*st.Running), Seed: uint64(i)}
-		figures, short := steadyAndSimulated(t, s, st, l)
-		if short {
-			l.Requests *= 4
-			if figures, short = steadyAndSimulated(t, s, st, l); short {
-				unsure++
-			}
-		}
-		for _, x := range figures {
-			off[x.name] = append(off[x.name], x.off)
-			if x.off > 0.05 {
-				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off, of which %.1f are uncertain", what, share, &prompt, &gen, x.name,
-					100*x.off, 100*x.slack)
-			}
-			if x.off > 0.05+x.slack && x.slack <= 0.05 {
-				t.Fail()
+		seen := &answers{from: 2000}
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 40000, Seed: uint64(i)},
+			Options{Warmup: seen.from, Each: seen.add})
+		for name, x := range map[string][2]float64{
+			"TTFT": {float64(st.TTFT), r.TTFT.Mean()}, "TPOT": {float64(st.TPOT), r.TPOT.Mean()}, "E2E": {float64(st.E2E), r.E2E.Mean()},
+			"energy": {float64(st.Energy), float64(r.Energy) / float64(r.Completed)}, "KV cache": {st.Cache, r.MeanCache},
+		} {
+			by := math.Abs(x[0]/x[1] - 1)
+			off[name] = append(off[name], by)
+			if by > 0.05 {
+				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off; TTFT is uncertain by %.1f", what, share, &prompt, &gen, name,
+					100*by, 200*uncertainty(seen.ttft))
 			}
 		}
 	}
-	if unsure > 1 {
-		t.Errorf("%d servers are off by more than a simulation that is uncertain by over 5 %%", unsure)
-	}
-	for name, all := range off {
+	for name, most := range map[string][2]float64{"TTFT": {0.01, 0.04}, "TPOT": {0.005, 0.02}, "E2E": {0.005, 0.02}, "energy": {0.005, 0.01},
+		"KV cache": {0.015, 0.04}} {
+		all := off[name]
 		slices.Sort(all)
-		within, _ := slices.BinarySearch(all, 0.05)
-		t.Logf("%s of %d servers: %d within 5 %%, median %.1f %%, most %.1f %%", name, len(all), within, 100*all[len(all)/2], 100*all[len(all)-1])
+		median, most90 := all[len(all)/2], all[len(all)*9/10]
+		t.Logf("%s of %d servers: median %.2f %%, 90th percentile %.2f %%, most %.1f %%", name, len(all), 100*median, 100*most90,
+			100*all[len(all)-1])
+		if median > most[0] || most90 > most[1] {
+			t.Errorf("%s: want at most %g and %g", name, most[0], most[1])
+		}
 	}
-}
-
-// agreement says how far a figure of the steady state is off the simulated one, and twice the standard error of the latter, both as its
-// shares.
-type agreement struct {
-	name       string
-	off, slack float64
-}
-
-// steadyAndSimulated simulates a load. short is true where a figure is off by more than 5 % and twice its standard error, and the latter
-// are over 5 %.
-func steadyAndSimulated(t *testing.T, s *Server, st *Steady, l Load) (figures []agreement, short bool) {
-	seen := &answers{from: 500 + int(5*st.Running)}
-	r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
-	for _, x := range []struct {
-		name              string
-		steady, simulated float64
-		times             []float64
-	}{
-		{"TTFT", float64(st.TTFT), r.TTFT.Mean(), seen.ttft},
-		{"TPOT", float64(st.TPOT), r.TPOT.Mean(), seen.tpot},
-		{"E2E", float64(st.E2E), r.E2E.Mean(), seen.e2e},
-		{"energy", float64(st.Energy), float64(r.Energy) / float64(r.Completed), nil},
-		{"utilization", st.Utilization, r.Busy, nil},
-		{"KV cache", st.Cache, r.MeanCache, seen.e2e},
-	} {
-		a := agreement{x.name, math.Abs(x.steady/x.simulated - 1), 2 * uncertainty(x.times)}
-		figures, short = append(figures, a), short || a.off > 0.05+a.slack && a.slack > 0.05
-	}
-	return figures, short
 }
 
 // answers are the times of the answers from some request on, in the order of their ends.
@@ -152,7 +116,8 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 		rules, err := engine.SchedulerOf(policy, c.Machine.GPU)
 		testkit.Must(t, err)
 		rules.Async = rules.Async && !synchronous
-		s := &Server{Predictor: p, Scheduler: rules, Replicas: 1, HitRate: hit, Drafts: drafts, Acceptance: 0.7}
+		s := &Server{Predictor: p, Scheduler: rules, Replicas: 1, Caching: Caching{HitRate: hit},
+			Speculation: Speculation{Drafts: drafts, Acceptance: 0.7}}
 		if s.Check() == nil {
 			return s, fmt.Sprintf("%s on %d × %s, %s, asynchronous %v, hit rate %g, %d drafts", model, tp, gpu, policy, rules.Async, hit, drafts)
 		}

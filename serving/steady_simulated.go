@@ -47,8 +47,8 @@ func (y tally) since(x *tally) tally {
 		y.energy - x.energy, y.busy - x.busy, y.blocks - x.blocks}
 }
 
-// A span is how long a simulation is: up to so many answers, or to fewer after some events. A share of its parts, which have so many answers
-// each, does not count.
+// A span is how long a simulation is: up to so many answers, or to fewer after some events. A share of its parts, which have so many
+// answers each, does not count.
 type span struct {
 	part, least, most float64
 	events            int

@@ -61,9 +61,9 @@ func TestSteadyOfFurtherSteps(t *testing.T) {
 // all the same.
 func TestSteadyOfStepsApart(t *testing.T) {
 	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")
-	st, err := s.SteadyRate(t.Context(), 19.3, Fixed(830), Fixed(335))
+	st, err := s.SteadyRate(t.Context(), 15, Fixed(830), Fixed(335))
 	testkit.Must(t, err)
-	r := simulate(t, s, poisson(19.3, 830, 335, 24000), Options{Warmup: 4000})
+	r := simulate(t, s, poisson(15, 830, 335, 24000), Options{Warmup: 4000})
 	agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
 	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 }
