@@ -21,8 +21,13 @@ import (
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.capacity().Rate
 	few := 1 + seldom/float64(f.most)
-	return int(min(fewestJobs*few*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
+	n := min(fewestJobs*few*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs)
+	steps := math.Ceil(f.uncached.mean / float64(max(f.server.Scheduler.Budget, 1))) // of a prompt
+	return int(min(n, max(mostPromptSteps/steps, leastJobs)))
 }
+
+// mostPromptSteps bounds how long a path is where a prompt takes very many steps: fewer requests are followed then, and leastJobs at least.
+const mostPromptSteps, leastJobs = 2e6, 100
 
 // seldom is how many sequences run at once where as many requests again as elsewhere are followed.
 const seldom = 10
