@@ -408,7 +408,10 @@ func (w *path) begin(i int32, tokens float64) {
 	}
 	if v.left = v.steps - v.done; w.handed && tokens == 0 {
 		w.first(v, w.now)
-		w.enter(i)
+		if w.enter(i); v.left <= 0 { // its only token came with its cache
+			w.last(v, w.now)
+			return
+		}
 		w.decodes = true
 		w.endWith(w.decoded + 1)
 		return
