@@ -158,6 +158,9 @@ var sectionHeads = sync.OnceValue(func() map[string]string {
 		"latent_attention": "Multi-head latent attention, over expanded keys and values in prefill and over the compressed cache in decode: " +
 			equation(roofline.LatentPrefill),
 		"scan":             "The recurrence of linear attention over a prompt, in chunks: " + equation(roofline.ChunkedScan),
+		"scan_step":        "The recurrence of linear attention of one token of each sequence: " + equation(roofline.ScanStep),
+		"conv":             "The causal convolution ahead of a recurrence over a prompt: " + equation(roofline.Convolution),
+		"conv_step":        "The causal convolution of one token of each sequence: " + equation(roofline.ConvolutionStep),
 		"element":          "Norms, activations, rotary embedding, cache writes: " + equation(roofline.Elementwise),
 		"graph":            "Kernels of a CUDA graph",
 		"stream":           "Kernels outside a CUDA graph",

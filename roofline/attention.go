@@ -46,12 +46,22 @@ func decodeAttention(constants *[NumSchemes][]Constant) Law {
 	}
 }
 
-// A scan in chunks does a chunk's products at once, and hands the state from a chunk to the next, one after the other.
+// A scan in chunks does a chunk's products at once, and hands the state from a chunk to the next, one after the other. A sequence waits
+// for that, while other sequences keep the GPU busy.
 var chunkedScan = Law{
-	Equation: "fixed + chunks × chunk + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
+	Equation: "fixed + √((chunks × chunk)² + max(C, M)²), C = FLOPs / (compute × peak), M = bytes / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.once(k, p, ScanCompute, ScanMemory, ScanFixed)
-		t.add(Fixed, ScanChunk, k.Shape.Tiles)
+		t.add(Chain, ScanChunk, k.Shape.Tiles)
+	},
+	Power: PowerAttention,
+}
+
+// No table has the recurrence of a state-space model over a prompt, so that constants of attention stand for it.
+var stateScan = Law{
+	Equation: "fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)), with the constants of attention",
+	List: func(t *Terms, k *Kernel, p *Peaks) {
+		t.once(k, p, AttentionCompute, AttentionMemory, AttentionFixed)
 	},
 	Power: PowerAttention,
 }

@@ -160,6 +160,18 @@ var (
 	ElementwiseUnfused = define(Info{Key: "element.unfused", Help: "share of the memory bandwidth, of an engine that does not fuse", Ideal: 1,
 		Optional: true, Engine: true, Unfiled: true, Base: ElementwiseMemory})
 
+	ScanStepMemory = define(Info{Key: "scan_step.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true,
+		Base: ElementwiseMemory})
+	ScanStepFixed = define(Info{Key: "scan_step.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
+		Base: ElementwiseFixed, Leader: ScanStepMemory})
+	ConvMemory = define(Info{Key: "conv.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: ElementwiseMemory})
+	ConvFixed  = define(Info{Key: "conv.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
+		Base: ElementwiseFixed, Leader: ConvMemory})
+	ConvStepMemory = define(Info{Key: "conv_step.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true,
+		Base: ElementwiseMemory})
+	ConvStepFixed = define(Info{Key: "conv_step.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
+		Base: ElementwiseFixed, Leader: ConvStepMemory})
+
 	GraphNode  = define(Info{Key: "graph.node", Help: "time of a kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
 	StreamNode = define(Info{Key: "stream.node", Help: "by how much longer a kernel takes outside a CUDA graph", Quantity: Time,
 		Optional: true, Engine: true})

@@ -22,7 +22,11 @@ const (
 	AttentionMMA                  // FlashAttention over the prompt by mma, slower than wgmma on Hopper
 	LatentPrefill                 // latent attention over the prompt, whose keys and values are expanded for every head
 	LatentDecode                  // latent attention whose heads all read the compressed vectors
-	ChunkedScan                   // the recurrence of a state-space model or of linear attention over the prompt, in chunks
+	ChunkedScan                   // the gated delta rule over the prompt, in chunks
+	StateScan                     // the recurrence of a state-space model or of linear attention with decay over the prompt, in chunks
+	ScanStep                      // the gated delta rule of one token of each sequence
+	Convolution                   // the causal convolution ahead of a recurrence, over the prompt
+	ConvolutionStep               // the causal convolution of one token of each sequence
 	AttentionCopied               // attention that reads keys and values copied for every query head
 	Elementwise                   // norms, activations, rotary embedding, cache writes, gathers, scans
 	SmallElementwise              // an element-wise kernel of an engine that does not fuse, in a stream of many

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -88,13 +89,18 @@ var importedSections = []importedSection{
 	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps"},
 	{"latent_attention", []Kind{LatentPrefill, LatentDecode}, "prefills and decode steps"},
 	{"scan", []Kind{ScanPrefill}, "scans"},
+	{"scan_step", []Kind{ScanStep}, "steps of scans"},
+	{"conv", []Kind{ConvPrefill}, "convolutions"},
+	{"conv_step", []Kind{ConvStep}, "steps of convolutions"},
 	{"grouped_gemm", []Kind{Mixture}, "mixtures"},
 	{"link", []Kind{AllReduce}, "all-reduces"},
 	{"one_shot", []Kind{OneShot}, "all-reduces over peer memory"},
 }
 
-// starts has the value from which the fit of each constant without a default begins.
+// starts has the value from which the fit of each constant without a default begins, and that of scans, which are far from the shares of
+// attention that stand in for them.
 var starts = map[string]float64{
+	"scan.compute": 0.05, "scan.memory": 0.3,
 	"depth": 1e-9, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6,
 	"permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
@@ -168,6 +174,10 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 			return s.kernel.Work.Weights.Times(float64(s.copies) / nearCache)
 		case roofline.AttentionDecode, roofline.LatentDecode:
 			return s.kernel.Work.KV
+		case roofline.ScanStep, roofline.ConvolutionStep: // a state is read and written
+			return s.kernel.Work.State / 2
+		case roofline.Convolution:
+			return s.kernel.Work.Acts
 		}
 		return 0
 	}
@@ -176,7 +186,7 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 	}
 	return b.without(samples, func(s *sample) bool {
 		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format), reads(s)
-		short := s.kernel.Class == roofline.GroupedGEMM && memory(s) <= trifle*s.time
+		short := s.kernel.Class != roofline.GEMM && s.kernel.Work.KV == 0 && memory(s) <= trifle*s.time
 		return from > 0 && float64(from) <= b.cache() && memory(s) > float64(floor.Matrix) && !short
 	}, "%s %s left out, for what they read may have stayed in the L2 cache: %d", what, samples[0].kernel.Scheme.Help())
 }
@@ -253,7 +263,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		if i := c.Info(); section != name || i.Unfiled || c == roofline.GEMMSustained && !samples[0].random {
 			continue
 		}
-		v := base[c]
+		v := cmp.Or(starts[c.String()], base[c])
 		if v == 0 {
 			_, v = b.standIn(c)
 		}

@@ -23,6 +23,8 @@ var truth = map[string]float64{
 	"latent_attention.compute": 0.5, "latent_attention.memory": 0.7, "latent_attention.fixed": 1.3e-5, "latent_attention.ramp": 300,
 	"latent_attention.tile": 4e-8,
 	"scan.compute":          0.1, "scan.memory": 0.5, "scan.fixed": 3e-6, "scan.chunk": 1.5e-6,
+	"scan_step.memory": 0.85, "scan_step.fixed": 4e-6, "conv.memory": 0.5, "conv.fixed": 2.5e-6, "conv_step.memory": 0.6,
+	"conv_step.fixed":      1.8e-6,
 	"grouped_gemm.compute": 0.55, "grouped_gemm.memory": 0.75, "grouped_gemm.fixed": 1.5e-5, "grouped_gemm.permute": 4,
 	"grouped_gemm.expert": 1e-6,
 	"link.share":          0.7, "link.base": 5e-6, "link.per_gpu": 2e-6, "one_shot.share": 0.5, "one_shot.base": 4e-6,
@@ -66,6 +68,10 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 		for _, heads := range []int{8, 32, 64} {
 			add(ScanPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 8, Tokens: 8 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
 			add(ScanPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 512, Tokens: tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
+			state := Shape{Batch: tokens, Heads: heads, KVHeads: 8, HeadDim: 128}
+			add(ScanStep, roofline.Unquantized, unit.BF16, state, 1)
+			add(ConvStep, roofline.Unquantized, unit.BF16, state, 1)
+			add(ConvPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 4, Tokens: 2 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
 			add(LatentPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 2, Tokens: 16 * tokens, Heads: heads}, 1)
 			for _, batch := range []int{1, 16, 256} {
 				add(LatentDecode, roofline.Unquantized, unit.BF16, Shape{Batch: batch, Context: 8 * tokens, Heads: heads}, 1)
@@ -103,7 +109,8 @@ func TestFitImport(t *testing.T) {
 			t.Errorf("%s is %v (%s), want %v", key, v.Value, v.From, want)
 		}
 	}
-	for _, section := range []string{"gemm", "gemm_fp8", "attention", "latent_attention", "scan", "grouped_gemm", "link", "one_shot"} {
+	for _, section := range []string{"gemm", "gemm_fp8", "attention", "latent_attention", "scan", "scan_step", "conv", "conv_step",
+		"grouped_gemm", "link", "one_shot"} {
 		if o := f.Operators[section]; o.N == 0 || o.HeldOut == 0 || o.Median > 0.01 || o.Fitted > 0.01 {
 			t.Errorf("%s: %+v", section, o)
 		}
@@ -137,6 +144,10 @@ func TestImportedWork(t *testing.T) {
 			roofline.Work{FLOPs: 2 * 4 * (192 + 128) * 6, KV: 2 * 576 * 3, Acts: 2 * 3 * 4 * (2*192 + 2*128)}},
 		{Point{Kind: ScanPrefill, DType: unit.BF16, Shape: Shape{Batch: 2, Tokens: 128, Heads: 3, KVHeads: 1, HeadDim: 4}}, roofline.Work{
 			FLOPs: 256 * (64*(4+12) + 4*3*4*4 + 2*64*12 + 64*64), State: 4 * 2 * 2 * 3 * 16, Acts: 2 * 256 * (2*12 + 2*4)}},
+		{Point{Kind: ScanStep, DType: unit.BF16, Shape: Shape{Batch: 2, Heads: 3, KVHeads: 1, HeadDim: 4}},
+			roofline.Work{State: 4 * 2 * 2 * 3 * 16, Acts: 2 * 2 * 4 * (2*3 + 2*1)}},
+		{Point{Kind: ConvPrefill, DType: unit.BF16, Shape: Shape{Batch: 2, Tokens: 5, Heads: 3, KVHeads: 1, HeadDim: 4}},
+			roofline.Work{Weights: 2 * 4 * 20, State: 2 * 2 * 2 * 3 * 20, Acts: 2 * 2 * 10 * 20}},
 		{Point{Kind: Mixture, DType: unit.BF16, Shape: Shape{Tokens: 4, Experts: 8, TopK: 2, Hidden: 16, Width: 32, EP: 2}},
 			roofline.Work{FLOPs: 2 * 4 * 3 * 16 * 32, Weights: 4 * 3 * 16 * 32 * 2}},
 	} {

@@ -61,6 +61,12 @@ func (p *Point) tableWork() roofline.Work {
 		scan := models.Scan{Kind: models.GatedDelta, Heads: s.Heads, HeadDim: s.HeadDim, StateDim: s.HeadDim, Groups: s.KVHeads}
 		return roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * q * d * d),
 			Acts: p.results(2 * b * t * d * (q + kv))}
+	case ScanStep:
+		return roofline.Work{State: unit.FP32.Bytes(2 * b * q * d * d), Acts: p.results(2 * b * d * (q + kv))}
+	case ConvPrefill, ConvStep:
+		width := d * (q + 2*kv)
+		return roofline.Work{Weights: p.results(width * convolved), State: p.results(2 * b * width * (convolved - 1)),
+			Acts: p.results(2 * b * max(t, 1) * width)}
 	case Mixture:
 		pairs, hit, expert := p.spread()
 		return roofline.Work{FLOPs: unit.FLOPs(2 * pairs * expert), Weights: p.weights(hit * expert)}
@@ -74,6 +80,9 @@ const (
 	compressed   = latentRank + 64  // values of a token in the cache: the vector and its rotated part
 	expandedDims = (128 + 64) + 128 // values of a head's expanded key and value
 )
+
+// convolved is the length of the convolutions of gated delta nets.
+const convolved = 4
 
 // scanLaunches is the kernels of a scan in chunks.
 const scanLaunches = 4

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -42,6 +43,9 @@ const (
 	LatentPrefill    Kind = "latent_attention_prefill" // DeepSeek-V3's latent attention over expanded keys and values, causal
 	LatentDecode     Kind = "latent_attention_decode"  // the same over the compressed cache, one query a sequence
 	ScanPrefill      Kind = "scan_prefill"             // the gated delta rule over prompts, in chunks
+	ScanStep         Kind = "scan_step"                // the gated delta rule of one token of each sequence
+	ConvPrefill      Kind = "conv_prefill"             // the causal convolution ahead of it over prompts
+	ConvStep         Kind = "conv_step"                // the causal convolution of one token of each sequence
 	// The grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts.
 	Mixture        Kind = "mixture"
 	HostStep       Kind = "host_step"          // the host's part of a decode step of a tiny model, not hidden behind the GPU
@@ -145,6 +149,7 @@ var sizesOf = map[Kind]string{
 	GEMM: "m n k", Sustained: "m n k", AttentionPrefill: "tokens heads kv_heads head_dim",
 	AttentionDecode: "batch context heads kv_heads head_dim",
 	LatentPrefill:   "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: "batch tokens heads kv_heads head_dim",
+	ScanStep: ofStep, ConvPrefill: "tokens " + ofStep, ConvStep: ofStep,
 	MixtureDecode: "batch experts top_k hidden width", Mixture: ofExperts, TopKPrefill: ofExperts, GateUpPrefill: ofExperts,
 	DownPrefill: ofExperts,
 	QKVDecode:   ofDense, ODecode: ofDense, DenseUpDecode: ofDense, DenseDownDecode: ofDense, HeadDecode: ofDense,
@@ -154,6 +159,7 @@ var sizesOf = map[Kind]string{
 }
 
 const (
+	ofStep    = "batch heads kv_heads head_dim"
 	ofExperts = "tokens experts top_k hidden width"
 	ofDense   = "batch hidden width heads kv_heads head_dim n" // n is the vocabulary
 )
@@ -281,9 +287,14 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 		k.Class, k.Shape.Ranks = roofline.OneShotAllReduce, float64(p.Ranks)
 		k.Exchange(engine.OneShotBytes)
 	default:
-		k.Class = roofline.Elementwise
+		k.Class = cmp.Or(recurrent[p.Kind], roofline.Elementwise)
 	}
 	return k
+}
+
+// recurrent has the classes of kernels of recurrences that read and write everything once.
+var recurrent = map[Kind]roofline.Class{
+	ScanStep: roofline.ScanStep, ConvPrefill: roofline.Convolution, ConvStep: roofline.ConvolutionStep,
 }
 
 func (p *Point) mixture(tokens int) roofline.Shape {

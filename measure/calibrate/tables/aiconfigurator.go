@@ -133,15 +133,29 @@ func latentRow(r *record) (row calibrate.Row, ok bool) {
 	return row, ok && r.text("mla_dtype") == "bfloat16" && !r.t.has("gemm_type") && !absorbed
 }
 
-// scanRow reads the gated delta rule over prompts; convolutions and steps of one token are element-wise kernels.
+// mostTokens is the most tokens of a prompt's step that engines take by default. Collectors go to a hundred times as many.
+const mostTokens = 16384
+
+// scanKinds are the kinds of kernels of a gated delta net, by how the tables name them.
+var scanKinds = map[string]calibrate.Kind{
+	"chunk_gated_delta_rule": calibrate.ScanPrefill, "fused_recurrent_gated_delta_rule_packed": calibrate.ScanStep,
+	"causal_conv1d_fn": calibrate.ConvPrefill, "causal_conv1d_update": calibrate.ConvStep,
+}
+
+// scanRow reads the kernels of gated delta nets. It leaves out steps whose states are in 16 bits, which are those of TensorRT-LLM and of
+// SGLang 0.5.10, and FlashInfer's, which no engine takes by default.
 func scanRow(r *record) (row calibrate.Row, ok bool) {
-	row = calibrate.Row{Kind: calibrate.ScanPrefill, DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
+	row = calibrate.Row{DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
+	for name, kind := range scanKinds {
+		if strings.HasPrefix(r.text("kernel_source"), name) {
+			row.Kind = kind
+		}
+	}
 	row.Shape = calibrate.Shape{
 		Batch: r.size("batch_size"), Tokens: r.size("seq_len"), Heads: r.size("num_v_heads"), KVHeads: r.size("num_k_heads"),
 		HeadDim: r.size("head_k_dim"),
 	}
-	return row, r.text("phase") == "context" && strings.HasPrefix(r.text("kernel_source"), "chunk_gated_delta_rule") &&
-		r.size("head_v_dim") == row.Shape.HeadDim
+	return row, row.Kind != "" && row.Shape.Batch*row.Shape.Tokens <= mostTokens && r.size("head_v_dim") == row.Shape.HeadDim
 }
 
 // ungated are the hidden and inner widths of mixtures whose experts have two matrices and a squared ReLU: Nemotron 3

@@ -131,8 +131,8 @@ func TestMixtureKernels(t *testing.T) {
 	}
 }
 
-// TestLatentAndScans reads latent attention and scans, but no module with its projections, no prefill over
-// compressed keys, no convolution and no step of one token.
+// TestLatentAndScans reads latent attention and scans with their convolutions, but no module with its projections, no prefill over
+// compressed keys, no prompts of more tokens than a step has, and no steps of states in 16 bits.
 func TestLatentAndScans(t *testing.T) {
 	const latent = "op_name,kernel_source,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,tp_size,step,latency"
 	const scan = "kernel_source,phase,batch_size,seq_len,num_k_heads,head_k_dim,num_v_heads,head_v_dim,latency"
@@ -148,7 +148,13 @@ func TestLatentAndScans(t *testing.T) {
 		{latent + ",gemm_type\nmla_context_module,default,bfloat16,bfloat16,16,2,512,8,0,0.1,bfloat16\n", calibrate.Point{}},
 		{scan + "\nchunk_gated_delta_rule,context,2,512,16,128,32,128,0.1\n",
 			calibrate.Point{Kind: calibrate.ScanPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 16, HeadDim: 128}}},
-		{scan + "\ncausal_conv1d_fn,context,2,512,16,128,32,128,0.1\n", calibrate.Point{}},
+		{scan + "\nchunk_gated_delta_rule,context,64,512,16,128,32,128,0.1\n", calibrate.Point{}},
+		{scan + "\ncausal_conv1d_fn,context,2,512,16,128,32,128,0.1\n",
+			calibrate.Point{Kind: calibrate.ConvPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 16, HeadDim: 128}}},
+		{scan + "\ncausal_conv1d_update,generation,2,1,16,128,32,128,0.1\n",
+			calibrate.Point{Kind: calibrate.ConvStep, Shape: calibrate.Shape{Batch: 2, Tokens: 1, Heads: 32, KVHeads: 16, HeadDim: 128}}},
+		{scan + "\nfused_recurrent_gated_delta_rule_packed_decode,generation,2,1,16,128,32,128,0.1\n",
+			calibrate.Point{Kind: calibrate.ScanStep, Shape: calibrate.Shape{Batch: 2, Tokens: 1, Heads: 32, KVHeads: 16, HeadDim: 128}}},
 		{scan + "\nfused_recurrent_gated_delta_rule,generation,2,1,16,128,32,128,0.1\n", calibrate.Point{}},
 	} {
 		path := filepath.Join(t.TempDir(), "perf.csv")
