@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"llmprof/analytic/energy"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -26,9 +27,10 @@ func (e ends) add(other ends) ends {
 // attentions and 2,324 grouped GEMMs of vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3 on nine GPUs.
 var unmeasuredFormat = map[kernelKind]ends{gemms: {0.11, 0.54}, attentions: {0.23, 0.40}, experts: {0.11, 1.7}}
 
-// unmeasuredMixer is how far a phase is off on an engine none of whose kernels for a model's token mixers were measured: recurrences
-// (gated delta nets, state-space models) and sparse attention with its indexer. Of MiniMax-M3, GLM-5, Qwen3.5 and Qwen3.6 by vLLM
-// 0.26 and 0.33 and by SGLang 0.5.23 on H200 and B200, steps took from 0.48 to 1.5, and prompts from 0.9 to 1.9 times as long as predicted.
+// unmeasuredMixer is how far a phase is off on an engine none of whose kernels for a model's token mixers were measured on the GPU's
+// generation: recurrences (gated delta nets, state-space models) and sparse attention with its indexer. Of MiniMax-M3, GLM-5, Qwen3.5 and
+// Qwen3.6 by vLLM 0.26 and 0.33 and by SGLang 0.5.23 on H200 and B200, steps took from 0.48 to 1.5, and prompts from 0.9 to 1.9 times as
+// long as predicted.
 var unmeasuredMixer = ends{0.52, 0.9}
 
 // unmeasuredVendor is how far a phase is off on a GPU of a vendor on whose GPUs no kernel of the engine was measured. Of MiniMax-M2.7 and
@@ -115,7 +117,7 @@ func (p *Predictor) doubts() (all []doubt) {
 	for _, b := range p.Model.Blocks() {
 		name := ""
 		switch {
-		case b.Scan != nil:
+		case b.Scan != nil && !m.recurs(b.Scan):
 			name = "recurrences"
 		case b.Attention != nil && b.Attention.Indexer != nil:
 			name = "sparse attention"
@@ -126,6 +128,11 @@ func (p *Predictor) doubts() (all []doubt) {
 		}
 	}
 	return all
+}
+
+// recurs reports whether an engine's kernels of a recurrence, over prompts and of one token, have constants of their own.
+func (m *Machine) recurs(s *models.Scan) bool {
+	return s.Kind == models.GatedDelta && !s.ChannelDecay && m.prices.Own(roofline.ScanCompute) && m.prices.Own(roofline.ScanStepMemory)
 }
 
 // Unmeasured says of what nothing was measured that the estimates of a case rest on.

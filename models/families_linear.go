@@ -93,6 +93,7 @@ func kimiDelta(r *reader, _ kind) []Block {
 // channelDelta builds the block of a delta rule with a decay a channel, whose decays and gate have projections of
 // full or of low rank.
 func (r *reader) channelDelta(s Scan, decay, gate []Linear) Block {
+	s.ChannelDecay = true
 	s.StateFormat = unit.FP32 // engines keep the state so, whatever the model's format (kda_state_dtype of vLLM)
 	heads, inner := s.Heads, s.Heads*s.HeadDim
 	return Block{

@@ -195,12 +195,17 @@ type Scan struct {
 	Conv     int // channels of the causal convolution before it, 0 for none
 	Kernel   int // length of the convolution
 	Chunk    int // tokens that the training-form kernel handles at a time; 0 if not stated
+
+	ChannelDecay bool // of a gated delta rule, whose states decay channel by channel, as Kimi's do
 	// StateFormat is what the state is kept in where the config says so.
 	StateFormat unit.Format
 }
 
 // StateElements is the number of values of the recurrent state of one sequence.
 func (s Scan) StateElements() int64 { return int64(s.Heads) * int64(s.HeadDim) * int64(s.StateDim) }
+
+// Width is the number of values that the recurrence puts out for a token.
+func (s Scan) Width() float64 { return float64(s.Heads) * float64(s.HeadDim) }
 
 // ConvElements is the number of inputs that the convolution of one sequence needs for its next token. With newest it
 // counts the place of that token too.

@@ -69,7 +69,7 @@ func capture(l *analytic.Lowering, decode bool) {
 		switch t := l.Ops[k.Main].Type; {
 		case decode || padded(l, k.Main):
 			k.Graphed = true
-		case t.Kind() == operator.Attention && !called:
+		case mixes(t) && !called:
 			k.Pieces, k.Dispatches, called = 1, 1, true
 		}
 	}
@@ -82,7 +82,7 @@ func oneByOne(l *analytic.Lowering, compiled bool) {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
-		case t.Kind() == operator.Attention && !called:
+		case mixes(t) && !called:
 			if k.Dispatches, called = 1, true; compiled {
 				k.Dispatches = 2
 			}
@@ -94,8 +94,8 @@ func oneByOne(l *analytic.Lowering, compiled bool) {
 	}
 }
 
-// padded reports whether operator i of a part also computes the padding rows of a CUDA graph. Attention
-// skips them, and the LM head and the all-gather of its scores run outside of the graph.
+// padded reports whether operator i of a part also computes the padding rows of a CUDA graph. Attention and recurrences
+// skip them, and the LM head and the all-gather of its scores run outside of the graph.
 func padded(l *analytic.Lowering, i int) bool {
 	switch t := l.Ops[i].Type; t {
 	case operator.CacheWrite, operator.Head, operator.Sampling:
@@ -103,7 +103,7 @@ func padded(l *analytic.Lowering, i int) bool {
 	case operator.Gather:
 		return l.Part != operator.PartLast
 	default:
-		return t.Kind() != operator.Attention
+		return !mixes(t)
 	}
 }
 

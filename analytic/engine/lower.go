@@ -82,10 +82,10 @@ func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 		return roofline.GEMM
 	case kind == operator.Collective:
 		return collective(l, o)
+	case o.Type == operator.Conv, o.Type == operator.Scan, o.Type == operator.ChunkedScan:
+		return recurrence(l, o)
 	case kind == operator.Element:
 		return roofline.Elementwise
-	case o.Type == operator.ChunkedScan:
-		return roofline.ChunkedScan
 	case latent && o.Decode:
 		return roofline.LatentDecode
 	case latent:

@@ -25,10 +25,23 @@ type releases struct {
 
 // A patch is what releases of an engine do otherwise than those that were timed.
 type patch struct {
-	from, until version // the first release that does so and the first that no longer does
+	from, until version // the first release that does so and the first that no longer does; 0.0.0 where none is known
 	what        string
 	source      string
 	apply       func(e *Engine, at version)
+}
+
+// of reports whether a release has the patch.
+func (p *patch) of(v version) bool {
+	return !v.before(p.from) && (p.until == version{} || v.before(p.until))
+}
+
+// when says which releases have the patch.
+func (p *patch) when() string {
+	if p.until == (version{}) {
+		return "since " + p.from.String()
+	}
+	return "before " + p.until.String()
 }
 
 // spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b, builds as nightly-5b8c and gpt-oss-dev, and a release that nobody
@@ -61,9 +74,9 @@ func AtRelease(from analytic.Engine, release string) (analytic.Engine, error) {
 	at.profile.Unmeasured = fmt.Sprintf("%s %s: not measured; constants of %s, wider by %.0f %%", e.title, release, of.timed[0], 100*of.spread)
 	number := parseVersion(release)
 	for _, p := range of.patches {
-		if !number.before(p.from) && number.before(p.until) {
+		if p.of(number) {
 			p.apply(&at, number)
-			at.profile.Source = fmt.Sprintf("%s before %s (%s): %s", p.what, p.until, p.source, at.profile.Source)
+			at.profile.Source = fmt.Sprintf("%s %s (%s): %s", p.what, p.when(), p.source, at.profile.Source)
 		}
 	}
 	at.profile.Source = "release " + release + ", by the constants of other releases: " + at.profile.Source

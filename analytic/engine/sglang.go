@@ -40,6 +40,8 @@ var sglang = Engine{
 	releases: releases{timed: []string{"0.5.14"}, spread: 0.24, patches: []patch{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
 			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
+		{from: version{0, 5, 20}, what: "FlashInfer runs gated delta nets over prompts on Hopper", source: "flashinfer_gdn_prefill_default of " +
+			"gdn_backend.py and triton_gdn_fused_proj.py of 0.5.23; tables of vLLM 0.25.0", apply: sglangDelta},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
 			apply: olderTables("sglang@0.5.6.post2")},
 	}},
@@ -57,6 +59,7 @@ var sglang = Engine{
 		operator.TopK:      expertHost(plainHost).route, operator.ExpertProduct: expertHost(plainHost).productsOfAll,
 		operator.ExpertNonLinear: activate,
 		operator.Shuffle:         sumsPrompts(gather), operator.Exchange: sumsPrompts(lowerFused),
+		operator.Conv: sglangScans.conv, operator.Scan: sglangScans.step, operator.ChunkedScan: sglangScans.scan,
 	},
 }
 
@@ -72,6 +75,27 @@ func sglangFlashInfer(e *Engine) {
 	p.Support.Vendors, p.Support.Builds = []string{nvidia}, map[string][]string{nvidia: {"10.0", "10.3"}}
 	p.Support.Weights, p.Support.Blocks = []unit.Format{unit.FP8}, true
 	p.Operators = over(p.Operators, p.Engine()+"+"+flashInferGEMM)
+}
+
+// sglangScans is how SGLang runs recurrences by Triton (forward_extend of gdn_backend.py, 0.5.14). Beside the rule a comparison finds new
+// sequences, two of Triton's split and gate, and the results are copied. The tables have six of Triton's: two norms, sums, the triangular
+// system, states and results. Graphs have a kernel that takes the projections apart, and the gated norm.
+var sglangScans = scanHost{pieces: 2, prompt: func(*analytic.Lowering) scanLaunches {
+	return scanLaunches{beside: 4, moves: 6, calls: 2 * 6}
+}}
+
+// sglangDelta makes SGLang one that runs the gated delta rule over prompts by FlashInfer on Hopper, four kernels of it where sequences are
+// few, after two norms of Triton's and two conversions. Beside it eight kernels compare, split, gate, find slots, gather and store states.
+// The convolution of a decode step takes the projections apart.
+func sglangDelta(e *Engine, _ version) {
+	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.20")
+	h := scanHost{pieces: 1, prompt: func(l *analytic.Lowering) scanLaunches {
+		if !hopper(l.GPU) {
+			return sglangScans.prompt(l)
+		}
+		return scanLaunches{beside: 8, moves: 10, calls: 2*2 + 2 + 4}
+	}}
+	e.kernels[operator.Scan], e.kernels[operator.ChunkedScan] = h.step, h.scan
 }
 
 // sumsPrompts is an exchange of tokens between replicas that passes the ring twice in prompts, as an all-reduce does: each replica has

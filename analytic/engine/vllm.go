@@ -45,9 +45,9 @@ var vllm = Engine{
 	// Attention of vLLM's operator tables includes the write to the cache, but in vLLM's own traces attention takes as long
 	// without it, for CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
 	kernels: kernels{
-		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: product, operator.Sampling: sampling(30),
+		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: apart(product), operator.Sampling: sampling(30),
 		operator.TopK: vllmHost.route, operator.ExpertProduct: vllmHost.productsOfAll, operator.ExpertNonLinear: activate,
-		operator.Shuffle: gather,
+		operator.Shuffle: gather, operator.Conv: vllmScans.conv, operator.Scan: vllmScans.step, operator.ChunkedScan: vllmScans.scan,
 	},
 }
 
@@ -220,6 +220,17 @@ var vllmHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWork 
 	}
 	return work
 }
+
+// vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33). Beside the rule one kernel of Triton's splits,
+// norms and gates, four gather the states, zero those of new sequences and store them, and one copies the results. The tables have two that
+// convert lengths and gates and FlashInfer's, which may be two, or six of Triton's. Graphs have a kernel that clears the results, and the
+// gated norm.
+var vllmScans = scanHost{pieces: 2, prompt: func(l *analytic.Lowering) scanLaunches {
+	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {
+		return scanLaunches{beside: 6, moves: 7, calls: 4}
+	}
+	return scanLaunches{beside: 6, moves: 7, calls: 2 * 6}
+}}
 
 // alignExperts pads the experts in FP8 by blocks of vLLM where DeepGEMM runs them in its contiguous layout. The host
 // does not wait to know how many pairs each expert has. The layout has as many rows as can be needed: one for each

@@ -25,7 +25,7 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	if elements == 0 {
 		return dst
 	}
-	width := float64(c.Heads) * float64(c.HeadDim) / tp
+	width := c.Width() / tp
 	gates := 2 * float64(c.Groups) * float64(c.StateDim)
 	op := Op{
 		Name: scans[c.Kind].name, Type: Scan, Format: stream,
