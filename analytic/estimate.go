@@ -44,7 +44,7 @@ type Phase struct {
 	Throttled unit.Seconds `json:"throttled_s"` // part of Expected that the GPU's power limit costs
 	// Part of Expected by which the batch is lifted to the time of a smaller one.
 	Raised unit.Seconds `json:"-"`
-	// Factor by which the power limit lengthens arithmetic; 1 below the limit.
+	// Factor by which the power limit, or a lower clock, lengthens arithmetic; 1 below the limit.
 	Clock      float64                          `json:"throttle_factor"`
 	Bound      roofline.Bound                   `json:"bound"`
 	Bounds     [roofline.NumBounds]unit.Seconds `json:"-"`             // expected time by what bounds it
@@ -52,6 +52,7 @@ type Phase struct {
 	Compulsory unit.Bytes                       `json:"-"`             // part of the traffic that is weights, KV cache and state
 	Wire       unit.Bytes                       `json:"wire_bytes"`    // bytes that one rank of each stage sends
 	Depends    Dependence                       `json:"-"`
+	clocks     energy.Clocks
 	// Distances of both ends of the 90 % interval that constants and laws of the kernels leave, as shares of Expected; the host widens it.
 	KernelLow, KernelHigh float64 `json:"-"`
 }
@@ -171,6 +172,10 @@ func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode 
 		r.sum(&decode, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1, Times: 1})
 		p.limit(&decode, parts, false)
 	}
+	if prefill.clock.Unmet || decode.clock.Unmet {
+		return e, prefill, decode, fmt.Errorf("a power limit of %v: %s draws more than that even at its lowest clock; give a higher one",
+			p.machine.Most(), p.machine.GPU.Name)
+	}
 	e.Memory = p.memory(w)
 	each := float64(p.Par.TP*p.Par.PP) / float64(w.Batch)
 	e.Energy = energy.Of(prefill.draws(p.machine, p.Par), decode.draws(p.machine, p.Par), prefill.Expected, decode.Expected, w.GenLen-1, each)
@@ -247,9 +252,9 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 
 func phase(t *total, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock,
-		Raised: t.raised.Times(share),
-		FLOPs:  t.Model.Times(share), Executed: t.Work.FLOPs.Times(share), Vector: t.Work.Vector.Times(share),
+		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock.At,
+		Raised: t.raised.Times(share), clocks: t.clock,
+		FLOPs: t.Model.Times(share), Executed: t.Work.FLOPs.Times(share), Vector: t.Work.Vector.Times(share),
 		Traffic: t.Work.Traffic().Times(share), Compulsory: t.Work.Compulsory().Times(share),
 		Wire: (t.Work.Wire + t.Work.NodeWire).Times(share),
 	}

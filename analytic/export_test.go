@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -45,7 +46,7 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 		p.step(&t, &s, estimate)
 	}
 	t.Compute = t.Compute.Times(1 / x)
-	return float64(t.Expected), float64(base.Active(&t.Busy, x)) / float64(base.Rest)
+	return float64(t.Expected), float64(base.Active(&t.Busy, energy.Clocks{At: x, Own: x})) / float64(base.Rest)
 }
 
 // Work is that of a step of several groups.

@@ -143,4 +143,5 @@ func (t *timing) waitsForHost(host *hostTime, slopes *roofline.Slopes) {
 // hides that much of it.
 func (t *timing) hide(wait unit.Seconds) {
 	t.Slower, t.Slowest = max(t.Slower-wait, 0), max(t.Slowest-wait, 0)
+	t.Stretch.Hide(wait)
 }

@@ -21,6 +21,7 @@ type Machine struct {
 	Budget      int     // most tokens of a step of all sequences; 0 for no limit
 
 	prices *roofline.Machine
+	cap    energy.Cap
 	energy.Power
 	basis basis
 }
@@ -48,7 +49,22 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 		m.Budget = budget(g)
 	}
 	m.Power = energy.PowerOf(g, &m.Cal, m.prices)
+	if set := (energy.Cap{Limit: g.PowerLimit, Clock: g.ClockLimit}); set != (energy.Cap{}) {
+		return m.Capped(set)
+	}
 	return m, nil
+}
+
+// Cap is what holds the GPU besides the board's own limit and clock.
+func (m *Machine) Cap() energy.Cap { return m.cap }
+
+// Capped is the machine under other limits of each GPU.
+func (m *Machine) Capped(c energy.Cap) (*Machine, error) {
+	other := *m
+	var err error
+	other.cap = c
+	other.Power, err = m.Power.Capped(c, m.GPU)
+	return &other, err
 }
 
 // With is the machine with other constants.
@@ -58,7 +74,7 @@ func (m *Machine) With(c hardware.Calibration) (*Machine, error) {
 		return nil, err
 	}
 	other.basis = m.basis
-	return other, nil
+	return other.Capped(m.cap)
 }
 
 // Calibrated is a GPU by the constants of a calibration, or by the defaults of its

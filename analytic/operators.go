@@ -199,7 +199,7 @@ func (o *Operator) charge(m *Machine, c *roofline.Cost, s shares) {
 	o.Memory += (c.Times[roofline.Memory] + c.Times[roofline.Serial]).Times(s.memory)
 	o.Network += c.Times[roofline.Network].Times(s.network)
 	o.Expected += (c.Time - fixed).Times(part)
-	o.slower += (c.Slower(m.Throttle) - c.Time).Times(s.compute)
+	o.slower += m.Slows(c, s.compute, part)
 	o.busy.Compute += draws.Compute.Times(s.compute)
 	o.busy.Network += draws.Network.Times(s.network)
 	o.busy.Draw.Add(draws.Draw, s.memory)
@@ -233,10 +233,10 @@ func (p *Predictor) energy(ops []Operator, phase *Phase) {
 	var all unit.Joules
 	for i := range ops {
 		o := &ops[i]
-		o.Energy = p.machine.Active(&o.busy, phase.Clock).Times(ranks * passes)
+		o.Energy = p.machine.Active(&o.busy, phase.clocks).Times(ranks * passes)
 		all += o.Energy
 	}
-	if most := p.machine.Rest.For(phase.Expected).Times(ranks); all > most {
+	if most := (p.machine.Most() - p.machine.Waiting).For(phase.Expected).Times(ranks); all > most {
 		for i := range ops {
 			ops[i].Energy = ops[i].Energy.Times(float64(most) / float64(all))
 		}
@@ -270,6 +270,7 @@ func (p *Predictor) limits(ops []Operator, phase *Phase) unit.Seconds {
 		if throttled > 0 {
 			o.Expected += throttled.Times(float64(o.slower) / float64(slower))
 			o.Compute = o.Compute.Times(phase.Clock)
+			o.Fixed = o.Fixed.Times(phase.clocks.At / phase.clocks.Own)
 		}
 		o.Expected = o.Expected.Times(ratio)
 		if passes > 1 {

@@ -70,7 +70,9 @@ func (t *timing) waits(u *timing, n float64) {
 	t.Expected += u.Expected.Times(n)
 	t.throttled += u.throttled.Times(n)
 	t.raised += u.raised.Times(n)
-	t.clock = max(t.clock, u.clock)
+	if u.clock.At > t.clock.At {
+		t.clock = u.clock
+	}
 	for i := range t.bound {
 		t.bound[i] += u.bound[i].Times(n)
 	}

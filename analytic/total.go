@@ -39,7 +39,7 @@ type timing struct {
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it
 	throttled unit.Seconds                     // part of the expected time that the power limit costs
 	raised    unit.Seconds                     // part of the expected time by which larger batches are lifted to the time of smaller ones
-	clock     float64                          // factor by which the power limit lengthens arithmetic; 0 before it is worked out
+	clock     energy.Clocks                    // factors by which limits lengthen arithmetic; zero before they are worked out
 }
 
 // add adds n times u.
@@ -88,10 +88,16 @@ func (t *timing) share(part unit.Seconds) float64 {
 	return float64(part / t.kernels)
 }
 
+// heldError is the half-width of the time that limits below the board's own cost, as a share of it.
+const heldError = 0.3
+
 // slow slows a phase until it draws no more than the power limit.
 func (t *timing) slow(m *Machine) {
 	t.clock, t.throttled = m.Limit(&t.Load)
 	t.Expected += t.throttled
+	// How power and memory follow the clocks was measured on few boards.
+	off := m.Held(&t.Load, t.throttled).Times(heldError * float64(t.kernels/max(t.Expected, t.kernels)))
+	t.unmeasured.low, t.unmeasured.high = t.unmeasured.low+off, t.unmeasured.high+off
 	t.bound[roofline.ByCompute] += t.throttled
 }
 
@@ -120,7 +126,7 @@ func (t *total) throttleSlopes(throttle float64) {
 	if t.throttled <= 0 {
 		return
 	}
-	w := min((t.clock-1)/(throttle-1), 1)
+	w := min((t.clock.At-1)/(throttle-1), 1)
 	burst := &t.slopes.By[roofline.GEMMCompute]
 	t.slopes.By[roofline.GEMMSustained] += t.bound[roofline.ByCompute].Times(w)
 	*burst = burst.Times(1 - w)

@@ -67,12 +67,15 @@ func (t *Table) addEntry(s *source, key string, p toml.Primitive, meta *toml.Met
 		return s.at(path, "%q cannot be the key of a GPU: write it in lower case", key)
 	}
 	var e entry
+	var known *GPU // the board that the fields change
 	err := meta.PrimitiveDecode(p, &e)
 	i := slices.IndexFunc(t.gpus, func(g GPU) bool { return g.Key == key })
 	if err == nil && (i >= 0 || e.Base != "") {
 		if e, err = t.start(i, e.Base); err != nil {
 			return s.at(path+"base", "%v", err)
 		}
+		base := e.GPU
+		known = &base
 		err = meta.PrimitiveDecode(p, &e)
 	}
 	if err != nil {
@@ -94,6 +97,9 @@ func (t *Table) addEntry(s *source, key string, p toml.Primitive, meta *toml.Met
 	}
 	if err := g.check(s); err != nil {
 		return err
+	}
+	if known != nil {
+		g.limit(known)
 	}
 	if i < 0 {
 		i = len(t.gpus)
@@ -135,6 +141,20 @@ func (t *Table) index(i int, devices []string) (field string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// limit takes the power and the clock of a known board for limits that it is set to. The entry of another chip has its own.
+func (g *GPU) limit(known *GPU) {
+	if g.SMs != known.SMs || g.peak != known.peak || g.Bandwidth != known.Bandwidth {
+		return
+	}
+	if g.TDP != known.TDP {
+		g.PowerLimit, g.TDP = g.TDP, known.TDP
+	}
+	if g.Clock < known.Clock {
+		g.ClockLimit = g.Clock
+	}
+	g.Clock = known.Clock
 }
 
 // gpu converts an entry, filling in what may be left out.

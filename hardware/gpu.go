@@ -62,7 +62,11 @@ type GPU struct {
 	GPUsPerNode int              `toml:"gpus_per_node"` // GPUs of the usual node
 	NIC         unit.BytesPerSec `toml:"nic"`           // network for each GPU of the usual node, one direction; 0: the usual node has none
 
-	TDP   unit.Watts `toml:"tdp"` // board or module power limit, as shipped
+	TDP unit.Watts `toml:"tdp"` // board or module power limit, as shipped
+	// What a user's file says instead of TDP and Clock of a known board, which stay those that its constants refer to; 0 where it says nothing.
+	PowerLimit unit.Watts `toml:"-"`
+	ClockLimit unit.Hertz `toml:"-"`
+
 	idle  unit.Watts
 	price unit.DollarsPerHour
 

@@ -64,11 +64,34 @@ tdp = "500 W"
 `)
 	testkit.Must(t, err)
 	g, err := mine.GPU("capped")
-	if err != nil || g.TDP != 500 || g.Key != "h200-capped" || g.Name != "h200-capped" || g.Memory != 141e9 {
+	if err != nil || g.PowerLimit != 500 || g.TDP != 700 || g.Key != "h200-capped" || g.Name != "h200-capped" || g.Memory != 141e9 {
 		t.Errorf("got %+v, %v", g, err)
 	}
 	if h, err := mine.GPU("h200"); err != nil || h.TDP != 700 {
 		t.Errorf("the base: %v, %v", h.TDP, err)
+	}
+}
+
+// The power and the clock of a known board are limits that it is set to: its constants refer to those that it is shipped with. A clock
+// above the board's is none, and another chip has a power and a clock of its own.
+func TestOverlayLimitsAKnownBoard(t *testing.T) {
+	for _, x := range []struct {
+		text, gpu          string
+		tdp, limit         unit.Watts
+		clock, clockLimit  unit.Hertz
+	}{
+		{"[gpu.h200-sxm-141gb]\ntdp = \"400 W\"\nclock = \"1200 MHz\"\n", "h200", 700, 400, 1980e6, 1200e6},
+		{"[gpu.h200-sxm-141gb]\ntdp = \"700 W\"\nclock = \"2100 MHz\"\n", "h200", 700, 0, 1980e6, 0},
+		{"[gpu.mine]\nbase = \"h200\"\ntdp = \"600 W\"\nsms = 120\nclock = \"1500 MHz\"\npeak.bf16 = \"700 TFLOP/s\"\npeak.fp16 = \"700 TFLOP/s\"\n",
+			"mine", 600, 0, 1500e6, 0},
+	} {
+		table, err := load(t).Overlay("mine.toml", x.text)
+		testkit.Must(t, err)
+		g, err := table.GPU(x.gpu)
+		testkit.Must(t, err)
+		if g.TDP != x.tdp || g.PowerLimit != x.limit || g.Clock != x.clock || g.ClockLimit != x.clockLimit {
+			t.Errorf("%s: %v limited to %v, %v limited to %v", x.text, g.TDP, g.PowerLimit, g.Clock, g.ClockLimit)
+		}
 	}
 }
 

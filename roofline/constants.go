@@ -217,6 +217,8 @@ var (
 		Quantity: Burst, Optional: true, Base: PowerSkinnyGEMM})
 	PowerAttention = define(Info{Key: "power.attention", Help: "power while decode attention reads the KV cache", Quantity: Burst,
 		Optional: true})
+	PowerUnpack = define(Info{Key: "power.unpack", Help: "power of the vector units while they unpack weights beside that of their bytes",
+		Quantity: Burst, Optional: true, Unfiled: true})
 	PowerNetwork = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Optional: true})
 	PowerFixed   = define(Info{Key: "power.fixed", Help: "power while a kernel starts and ends", Quantity: Power, Optional: true})
 	PowerIdle    = define(Info{Key: "power.idle", Help: "power of an idle GPU whose idle power no source gives, as a share of the limit",

@@ -6,6 +6,7 @@ package breakdown
 
 import (
 	"fmt"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/models"
@@ -87,10 +88,33 @@ func warnings(c *analytic.Case, e *analytic.Estimate, computes unit.Format) []st
 		idle := c.Machine.Cal.Constants[roofline.PowerIdle]
 		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(idle*float64(g.TDP)), 100*idle)
 	}
+	if text := held(c.Machine, e); text != "" {
+		w = append(w, text)
+	}
 	if c.Model.HasExperts() && c.Popularity.Even() {
 		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
 	}
 	return append(w, c.Model.Notes...)
+}
+
+// held says what limits below the board's own do.
+func held(m *analytic.Machine, e *analytic.Estimate) string {
+	var set []string
+	if c := m.Cap(); c.Limit > 0 {
+		set = append(set, fmt.Sprintf("a power limit of %v, %v as shipped", c.Limit, m.GPU.TDP))
+	}
+	if c := m.Cap(); c.Clock > 0 {
+		set = append(set, fmt.Sprintf("a clock of at most %v", c.Clock))
+	}
+	if len(set) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("each GPU has %s: its arithmetic takes %.2f times as long as in a burst in prefill", strings.Join(set, " and "),
+		e.Prefill.Clock)
+	if e.Tokens > 0 {
+		text += fmt.Sprintf(" and %.2f times in decode", e.Decode.Clock)
+	}
+	return text
 }
 
 // warnFormats names the formats that run in another than was asked for.

@@ -43,6 +43,9 @@ type Power struct {
 	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
 	Throttle float64    // how many times longer a large GEMM takes at the power limit, at least 1
 	headroom float64    // power above waiting that the limit in force allows, as a share of Rest
+	capped   bool       // the limit in force is below the board's, or the clock is
+	least    float64    // least factor by which the clock is lower than the full one
+	lowest   float64    // factor by which the lowest clock is lower than the full one
 	falls    int        // n in quarters: energy of an operation falls with the rate to this power
 	most     float64    // how many times longer any phase may take
 
@@ -62,7 +65,7 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 		idle = unit.Watts(k[roofline.PowerIdle] * float64(limit))
 	}
 	square := prices.Cost(squareGEMM())
-	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k, headroom: 1}
+	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k, headroom: 1, least: 1}
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
 	for c := range m.drawn {
@@ -77,6 +80,9 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	compute := square.Compute()
 	held := float64(square.Slower(m.Throttle)-min(square.Times[roofline.Memory], compute).Times(k[roofline.PowerMemory])) / float64(compute)
 	m.falls = 4
+	if m.Throttle == 1 { // No balance at the board's own limit says how the energy falls.
+		m.falls = 8
+	}
 	if burst := k[roofline.PowerMatrix] * k[roofline.GEMMCompute]; burst > held && m.Throttle > 1 {
 		m.falls = max(int(math.Round(4*math.Log(burst/held)/math.Log(m.Throttle))), 1)
 	}
@@ -148,7 +154,11 @@ func (p *Power) DrawOf(c *roofline.Cost) Draw {
 		return Draw{}
 	}
 	bytes, chip := Split(p.drawn[c.Class], p.constants[roofline.PowerMemory])
-	return Draw{busy.Times(bytes), busy.Times(chip)}
+	d := Draw{busy.Times(bytes), busy.Times(chip)}
+	if c.Class == roofline.UnpackGEMM {
+		d.Chip += c.Times[roofline.Vector].Times(p.constants[roofline.PowerUnpack])
+	}
+	return d
 }
 
 // Add adds n times e.
@@ -185,6 +195,7 @@ type Load struct {
 	Expected unit.Seconds
 	Slower   unit.Seconds // time added where arithmetic takes Throttle times as long
 	Slowest  unit.Seconds // time added where arithmetic takes Throttle² times as long
+	Stretch  stretch      // time added at lower clocks; zero unless a limit below the board's is set
 }
 
 // Add adds n times m.
@@ -193,6 +204,9 @@ func (l *Load) Add(m *Load, n float64) {
 	l.Expected += m.Expected.Times(n)
 	l.Slower += m.Slower.Times(n)
 	l.Slowest += m.Slowest.Times(n)
+	for i := range l.Stretch {
+		l.Stretch[i] += m.Stretch[i].Times(n)
+	}
 }
 
 // BusyOf is how long a kernel keeps units busy that draw power.
@@ -219,6 +233,9 @@ func (p *Power) use(b *Busy, c *roofline.Cost) {
 func (p *Power) Take(l *Load, c *roofline.Cost) {
 	l.Expected += c.Time
 	p.use(&l.Busy, c)
+	if p.capped {
+		l.Stretch.take(c)
+	}
 	if p.Throttle <= 1 || p.steady[c.Class] {
 		return
 	}
@@ -228,11 +245,20 @@ func (p *Power) Take(l *Load, c *roofline.Cost) {
 	}
 }
 
-// Limit slows a load until it draws no more than the power limit: by how many times
-// arithmetic then takes longer, and how much longer all of it takes. How the time grows
-// with x is taken as two lines, from x = 1 to throttle and from there to throttle².
-func (p *Power) Limit(l *Load) (clock float64, throttled unit.Seconds) {
-	matrix, other := p.chip(&l.Busy)/p.headroom, (float64(l.Draw.Memory)+p.others(&l.Busy))/p.headroom
+// Limit slows a load until it draws no more than the power limit, and how much longer all of it then takes.
+func (p *Power) Limit(l *Load) (c Clocks, throttled unit.Seconds) {
+	if !p.capped {
+		c.At, throttled = p.balanced(l, p.headroom)
+		c.Own = c.At
+		return c, throttled
+	}
+	return p.cap(l)
+}
+
+// balanced is by how many times arithmetic takes longer at a limit of the board's or above it, and how much longer all
+// of the load takes. How the time grows with x is taken as two lines, from x = 1 to throttle and from there to throttle².
+func (p *Power) balanced(l *Load, headroom float64) (clock float64, throttled unit.Seconds) {
+	matrix, other := p.chip(&l.Busy)/headroom, (float64(l.Draw.Memory)+p.others(&l.Busy))/headroom
 	if p.Throttle <= 1 || matrix+other <= float64(l.Expected) {
 		return 1, 0
 	}
@@ -253,8 +279,7 @@ const raise = 0.1
 // LimitSlope is the derivative of the time of a load by the logarithm of the power limit: what a limit that is a tenth higher saves.
 func (p *Power) LimitSlope(l *Load) unit.Seconds {
 	higher := *p
-	limit := float64(p.Waiting) + float64(p.Rest)*p.headroom
-	higher.headroom = (limit*(1+raise) - float64(p.Waiting)) / float64(p.Rest)
+	higher.headroom = (float64(p.Most())*(1+raise) - float64(p.Waiting)) / float64(p.Rest)
 	_, now := p.Limit(l)
 	_, then := higher.Limit(l)
 	return (then - now).Times(1 / math.Log1p(raise))
@@ -281,23 +306,28 @@ func (p *Power) balance(base, slope, matrix, other float64) float64 {
 	return x
 }
 
-// Mean is what one GPU draws on the mean of a load at a clock. Stages of a pipeline work in turn, each for its share of the
+// Most is the power limit in force.
+func (p *Power) Most() unit.Watts { return p.Waiting + unit.Watts(float64(p.Rest)*p.headroom) }
+
+// Mean is what one GPU draws on the mean of a load at clocks. Stages of a pipeline work in turn, each for its share of the
 // time; as many at once as there are parts of the batch.
-func (p *Power) Mean(l *Load, clock, stages, parts float64) unit.Watts {
+func (p *Power) Mean(l *Load, c Clocks, stages, parts float64) unit.Watts {
 	if l.Expected <= 0 {
 		return p.Waiting
 	}
-	active := p.Active(&l.Busy, clock)
+	active := p.Active(&l.Busy, c)
 	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest)*p.headroom*min(stages, parts))/stages)
 }
 
 // Fall is the factor by which the energy of what the multiprocessors do is lower where that takes x times as long.
 func (p *Power) Fall(x float64) float64 { return power(x, p.falls) }
 
-// Active is the energy besides waiting of a GPU that is so busy, where what its
-// multiprocessors do takes x times as long.
-func (p *Power) Active(b *Busy, x float64) unit.Joules {
-	return p.Rest.For(unit.Seconds(p.chip(b)/p.Fall(x) + float64(b.Draw.Memory) + p.others(b)))
+// Active is the energy besides waiting of a GPU that is so busy, at clocks.
+func (p *Power) Active(b *Busy, c Clocks) unit.Joules {
+	if c.At > c.Own {
+		return p.Rest.For(p.lowered(b, c))
+	}
+	return p.Rest.For(unit.Seconds(p.chip(b)/p.Fall(c.At) + float64(b.Draw.Memory) + p.others(b)))
 }
 
 // chip is the time at full power above waiting that what the multiprocessors do is worth.
