@@ -136,6 +136,12 @@ func (r *Row) Args(q *Request) []string {
 	if known, _ := r.Card.GPU.Price(); r.Card.Price > 0 && r.Card.Price != known {
 		args = append(args, "--price", strconv.FormatFloat(float64(r.Card.Price), 'g', -1, 64))
 	}
+	if c, g := r.Card.Machine.Cap(), r.Card.GPU; c.Limit > 0 && c.Limit != g.PowerLimit {
+		args = append(args, "--power-limit", strconv.FormatFloat(float64(c.Limit), 'g', -1, 64))
+	}
+	if c, g := r.Card.Machine.Cap(), r.Card.GPU; c.Clock > 0 && c.Clock != g.ClockLimit {
+		args = append(args, "--clock", strconv.FormatFloat(float64(c.Clock)/1e6, 'g', -1, 64))
+	}
 	args = append(args, r.serverArgs(q)...)
 	switch {
 	case !r.loaded():

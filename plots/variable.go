@@ -16,19 +16,24 @@ const (
 	ByBatch Variable = iota
 	ByContext
 	ByTP
+	ByPower // of sweeps alone
+	ByClock
 )
 
 // String is the name of the variable.
-func (v Variable) String() string { return [...]string{"batch", "context", "tp"}[min(v, ByTP)] }
+func (v Variable) String() string {
+	return [...]string{"batch", "context", "tp", "power limit", "clock"}[min(v, ByClock)]
+}
 
 // noun is what it is called in a title.
 func (v Variable) noun() string {
-	return [...]string{"batch", "prompt length", "tensor parallelism"}[min(v, ByTP)]
+	return [...]string{"batch", "prompt length", "tensor parallelism", "power limit", "clock"}[min(v, ByClock)]
 }
 
 // title is that of its axis.
 func (v Variable) title() string {
-	return [...]string{"batch (sequences of a replica)", "prompt length (tokens)", "tensor parallelism (GPUs)"}[min(v, ByTP)]
+	return [...]string{"batch (sequences of a replica)", "prompt length (tokens)", "tensor parallelism (GPUs)", "power limit of each GPU (W)",
+		"highest clock (MHz)"}[min(v, ByClock)]
 }
 
 // ParseVariable finds a variable by name.

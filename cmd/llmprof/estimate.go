@@ -161,7 +161,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Hardware, q.HardwareFlags)
 	cli.Define(cmd, cli.Workload, q.WorkloadFlags)
 	cli.Define(cmd, cli.Engine, q.EngineFlags)
-	cli.Rare(cmd, "memory-utilization", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
-		"max-model-len",
+	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
+		"max-num-batched-tokens", "max-model-len",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient")
 }

@@ -53,6 +53,8 @@ func flagCases() map[string]struct {
 		"link-eff":               {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},
 		"no-p2p":                 {"--gpu=rtx-pro-6000 --tp=2", "--no-p2p", "no GPUs talk over PCIe"},
 		"inter-node-eff":         {"--tp=4 --gpus-per-node=2", "--inter-node-eff=0.3", "are in one node"},
+		"power-limit":            {"", "--power-limit=300W", ""},
+		"clock":                  {"", "--clock=1200MHz", ""},
 		"price":                  {"", "--price=7.5", ""},
 		"hardware":               {"", "--hardware=testdata/h100.toml", ""},
 		"calibration":            {"", "--calibration=testdata/h100-calibration.toml", ""},

@@ -69,7 +69,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
-	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
+	cli.Rare(cmd, "act", "sp", "power-limit", "clock", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"max-model-len", "memory-utilization",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk",
 		"expert-skew", "from")

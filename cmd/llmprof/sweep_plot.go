@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/plan/sweep"
 	"llmprof/plots"
 	"llmprof/unit"
@@ -25,7 +26,10 @@ type gridPicture struct {
 }
 
 // drawn are the flags that a picture can be drawn over.
-var drawn = map[string]plots.Variable{"batch": plots.ByBatch, "prompt-len": plots.ByContext, "tp": plots.ByTP}
+var drawn = map[string]plots.Variable{
+	"batch": plots.ByBatch, "prompt-len": plots.ByContext, "tp": plots.ByTP, "power-limit": plots.ByPower,
+	"clock": plots.ByClock,
+}
 
 // mostDrawn is more points than a picture shows.
 const mostDrawn = 5000
@@ -54,7 +58,7 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	lists = slices.DeleteFunc(lists, func(a sweep.Axis) bool { return len(a.Values) < 2 })
 	x := axisOver(lists)
 	if x < 0 || len(lists) > 2 {
-		return nil, usage("--plot: want a list of --batch, --prompt-len or --tp, and at most one more list; these have several values: %s",
+		return nil, usage("--plot: want a list of --batch, --prompt-len, --tp, --power-limit or --clock, and at most one more list; these have several values: %s",
 			axisNames(lists))
 	}
 	p.over, p.variable = lists[x].Name, drawn[lists[x].Name]
@@ -150,7 +154,10 @@ func (p *gridPicture) add(r *sweep.Row) {
 		i = len(p.names)
 		p.names, p.curves = append(p.names, name), append(p.curves, plots.Curve{Name: name})
 	}
-	x := map[string]int{"batch": r.Batch, "prompt-len": r.Prompt, "tp": r.TP}[p.over]
+	x := map[string]float64{"batch": float64(r.Batch), "prompt-len": float64(r.Prompt), "tp": float64(r.TP)}[p.over]
+	if text, ok := other(r, p.over); ok {
+		x = ask.Limit(p.over, text)
+	}
 	var e analytic.Estimate
 	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow),
 		High: unit.Seconds(r.TTFTHigh)}
@@ -159,7 +166,17 @@ func (p *gridPicture) add(r *sweep.Row) {
 	if e.Memory.Total = unit.Bytes(r.Total); r.Fits {
 		e.Memory.Usable = e.Memory.Total
 	}
-	p.curves[i].Points = append(p.curves[i].Points, plots.Point{X: float64(x), Estimate: e})
+	p.curves[i].Points = append(p.curves[i].Points, plots.Point{X: x, Estimate: e})
+}
+
+// other is the value of a flag that has no column of its own.
+func other(r *sweep.Row, flag string) (text string, ok bool) {
+	for _, word := range strings.Fields(r.Other) {
+		if text, ok = strings.CutPrefix(word, flag+"="); ok {
+			return text, true
+		}
+	}
+	return "", false
 }
 
 // name is what a row's curve differs in from the others.
@@ -178,7 +195,8 @@ func (p *gridPicture) name(r *sweep.Row) string {
 		"sp": fmt.Sprintf("SP %v", r.SP), "all-logits": fmt.Sprintf("all logits %v", r.AllLogits),
 	}[p.by.Name]
 	if text == "" {
-		return r.Other
+		text, _ = other(r, p.by.Name)
+		return p.by.Name + " " + text
 	}
 	return text
 }

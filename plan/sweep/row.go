@@ -72,6 +72,8 @@ type Figures struct {
 	PerGPU         float64 `parquet:"tok_s_gpu,optional"`
 	JToken         float64 `parquet:"j_token,optional"`
 	JRequest       float64 `parquet:"j_request,optional"`
+	PrefillW       float64 `parquet:"prefill_w,optional"` // mean power of one GPU
+	DecodeW        float64 `parquet:"decode_w,optional"`
 	PerMillion     float64 `parquet:"usd_mtok,optional"` // generated tokens, the prompt's cost in them
 	PerMillionLow  float64 `parquet:"usd_mtok_low,optional"`
 	PerMillionHigh float64 `parquet:"usd_mtok_high,optional"`
@@ -113,6 +115,7 @@ func (f *Figures) set(e *analytic.Estimate, w *analytic.Workload) {
 	f.Throughput, f.ThroughputLow, f.ThroughputHigh = e.Throughput, e.Throughput*slow, e.Throughput*fast
 	f.PerGPU = e.Throughput / float64(e.GPUs)
 	f.JToken, f.JRequest = float64(e.Energy.PerToken), float64(e.Energy.PerRequest)
+	f.PrefillW, f.DecodeW = float64(e.Energy.Prefill), float64(e.Energy.Decode)
 	usd := float64(e.Money.PerMillionGenerated)
 	f.PerMillion, f.PerMillionLow, f.PerMillionHigh = usd, usd/fast, usd/slow
 }

@@ -113,7 +113,7 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
   return html`<aside aria-label="Settings" onPointerEnter=${seen} onFocusIn=${seen}>
     <${Group} title="Model and GPU" open>
       <${ModelChoice} value=${f.model} catalog=${catalog} here=${here} take=${take} onchange=${(v) => set((s) => { s.flags.model = v; for (const n of ["weights", "kv", "act", "expert-skew"]) delete s.flags[n]; })} />
-      <${GPUChoice} value=${card?.key ?? f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; delete s.flags.price; })} />
+      <${GPUChoice} value=${card?.key ?? f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; for (const n of ["price", "power-limit", "clock"]) delete s.flags[n]; })} />
       ${here?.gpus?.length > 0 && html`<p class="about">This machine: ${here.gpus.map((g) => html`<button type="button" key=${g.uuid ?? g.name} disabled=${!g.key} onClick=${() => flag("gpu")(g.key)}>${g.name}</button>`)}</p>`}
       ${choose("engine", "Engine", catalog?.choices.engine ?? [], { first: "default" })}
     <//>
@@ -151,6 +151,8 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
     <${Group} title="Limits and price">
       ${amount("max-num-batched-tokens", "Chunk budget", "tokens a step", { min: 0, max: 32768, step: 256, fallback: "default" })}
       ${amount("memory-utilization", "Memory utilization", "share", { min: 0.5, max: 1, step: 0.01, fallback: utilization })}
+      ${amount("power-limit", "Power limit", "W per GPU", { min: 50, max: 1500, step: 10, fallback: card?.tdp_w ?? "" })}
+      ${amount("clock", "Highest clock", "MHz", { min: 210, max: 3000, step: 15, fallback: card ? card.clock_hz / 1e6 : "" })}
       ${amount("price", "Price", "$/GPU-hour", { min: 0, max: 15, step: 0.05, fallback: card?.price_usd_per_hour ?? "" })}
       <label class="radio"><input type="checkbox" id="calibration" checked=${f.calibration === "default"} onChange=${(e) => flag("calibration")(e.target.checked ? "default" : "")} />Ignore what was measured on this GPU</label>
     <//>

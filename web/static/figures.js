@@ -89,7 +89,7 @@ const TRY = {
   tp: ["1", "2", "4", "8", "16", "32"], pp: ["1", "2", "4", "8", "16"], ep: ["1", "2", "4", "8", "16", "32", "64"], "moe-tp": ["1", "2", "4", "8", "16", "32"], dp: ["1", "2", "4", "8", "16"],
 };
 // OF_SPLIT are flags that say how one deployment runs, which the chart of all cards leaves to each card.
-const OF_SPLIT = ["gpu", "tp", "pp", "ep", "moe-tp", "dp", "price", "memory-utilization", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
+const OF_SPLIT = ["gpu", "tp", "pp", "ep", "moe-tp", "dp", "price", "memory-utilization", "power-limit", "clock", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
 
 const loaded = (flags) => !!(flags.rate || flags.concurrency);
 // least is the batch of a request that meets no other one.
@@ -146,7 +146,7 @@ export function ask(state, catalog, came) {
 // a control is used.
 function askChoices(catalog, again) {
   const tries = { ...TRY, ...Object.fromEntries(["engine", "weights", "kv", "act"].map((n) => [n, ["", ...catalog.choices[n]]])) };
-  const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "expert-skew", "gpus-per-node", "micro-batches", "sp");
+  const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "power-limit", "clock", "expert-skew", "gpus-per-node", "micro-batches", "sp");
   follow(second, "choices", "choices", { do: "options", flags: fixed, try: tries, again }, given);
   follow(second, "choices", "gpus", { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }, given);
 }

@@ -15,7 +15,7 @@ const nameOf = (p, priced) => `${p.gpus} × ${p.gpu}, TP ${p.tp}, batch ${p.batc
 export const Pareto = kept(function Pareto({ pareto, oldPareto, pin, doc, old, set }) {
   const priced = pareto.some((r) => r.usd_mtok > 0), same = pareto === oldPareto;
   const adopt = (r) => set((s) => {
-    for (const n of ["pp", "ep", "moe-tp", "dp", "price", "memory-utilization"]) delete s.flags[n];
+    for (const n of ["pp", "ep", "moe-tp", "dp", "price", "memory-utilization", "power-limit", "clock"]) delete s.flags[n];
     s.view.load = "batch";
     Object.assign(s.flags, { gpu: r.gpu, tp: r.tp > 1 ? String(r.tp) : "", batch: String(r.batch) });
   });

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -34,6 +35,7 @@ type Question struct {
 	Skew                        string // skew of the experts
 	Eff                         efficiencies
 	Utilization                 float64
+	Cap                         energy.Cap
 	Price                       unit.DollarsPerHour
 	Hardware, Calibration       string
 	Offline, Lenient            bool

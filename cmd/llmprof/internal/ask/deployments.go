@@ -1,11 +1,13 @@
 package ask
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/energy"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -232,9 +234,15 @@ func (c *Calibrations) machines(g *hardware.GPU, e analytic.Engine) (*analytic.M
 	return analytic.Calibrated(g, e, file)
 }
 
-// machine is a machine with the shares of the peaks and of the memory that the question gives.
+// machine is a machine with the shares of the peaks and of the memory that the question gives, and under its limits.
 func (ans *Answer) machine(m *analytic.Machine) (*analytic.Machine, error) {
 	q := ans.Q
+	if q.Cap != (energy.Cap{}) {
+		var err error
+		if m, err = m.Capped(over(q.Cap, m.Cap())); err != nil {
+			return nil, UsageError{err}
+		}
+	}
 	if q.Eff == (efficiencies{}) && q.Utilization <= 0 {
 		return m, nil
 	}
@@ -243,6 +251,11 @@ func (ans *Answer) machine(m *analytic.Machine) (*analytic.Machine, error) {
 		m.Utilization = q.Utilization
 	}
 	return m, err
+}
+
+// over is the limits that are given, over those that a hardware file gives.
+func over(given, file energy.Cap) energy.Cap {
+	return energy.Cap{Limit: cmp.Or(given.Limit, file.Limit), Clock: cmp.Or(given.Clock, file.Clock)}
 }
 
 // Unused is the GPU of the file that was named if nothing asked for it; "" otherwise.

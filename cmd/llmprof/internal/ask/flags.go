@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
 	"llmprof/internal/input"
@@ -65,8 +66,27 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 		"`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
 	f.Var(shareFlag(&q.Utilization), "memory-utilization", "`share` of the GPU's memory that the engine takes")
+	capFlags(f, &q.Cap)
 	f.Var(priceFlag(&q.Price), "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.Hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+}
+
+// capFlags are about what holds a GPU besides the board's own limit.
+func capFlags(f *pflag.FlagSet, c *energy.Cap) {
+	f.Var(numberFlag(&c.Limit, 1), "power-limit", "`watts` that each GPU may draw, as 400W (default: the board's limit)")
+	f.Var(numberFlag(&c.Clock, 1e6), "clock", "highest `clock` of the multiprocessors, as 1200MHz (default: the board's)")
+}
+
+// Limit is the value of one of these flags as a number: of watts, or of megahertz.
+func Limit(flag, text string) float64 {
+	var c energy.Cap
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	capFlags(f, &c)
+	_ = f.Set(flag, text) // 0 where it is no number
+	if flag == "clock" {
+		return float64(c.Clock) / 1e6
+	}
+	return float64(c.Limit)
 }
 
 // WorkloadFlags are about what the model is asked to do.

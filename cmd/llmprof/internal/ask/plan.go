@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/analytic"
+	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -34,6 +35,7 @@ type Planned struct {
 	weights         []string
 	floor, by       string
 
+	cap                   energy.Cap
 	hardware, calibration string
 	offline               bool
 }
@@ -77,6 +79,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&q.Expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
 	f.IntVar(&q.Top, "top", 10, "show the best `N` rows; 0 for all")
 	f.IntVar(&q.PerGPU, "per-gpu", 1, "show at most `N` rows of a model on a GPU; 0 for any number")
+	capFlags(f, &o.cap)
 	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	CalibrationFlag(f, &o.calibration)
 	f.BoolVar(&o.offline, "offline", false, "never use the network")
@@ -241,6 +244,12 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 			if err != nil {
 				return nil, err
 			}
+			if machines, err = o.capped(machines); err != nil {
+				if o.Given("gpus") {
+					return nil, UsageError{err}
+				}
+				continue
+			}
 			price, ok := prices[g.Key]
 			if !ok {
 				price, _ = g.Price()
@@ -254,6 +263,21 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 		}
 	}
 	return all, nil
+}
+
+// capped is a machine under the limits that were asked for, as far as they are below the board's own.
+func (o *Planned) capped(m *analytic.Machine) (*analytic.Machine, error) {
+	c := over(o.cap, m.Cap())
+	if o.cap.Limit >= m.GPU.TDP {
+		c.Limit = m.Cap().Limit
+	}
+	if o.cap.Clock >= m.GPU.Clock {
+		c.Clock = m.Cap().Clock
+	}
+	if c == m.Cap() {
+		return m, nil
+	}
+	return m.Capped(c)
 }
 
 func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {

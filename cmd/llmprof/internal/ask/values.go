@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"encoding"
 	"fmt"
 	"strconv"
 	"strings"
@@ -93,6 +94,26 @@ func ParseTime(s string) (t unit.Seconds, err error) {
 	}
 	err = t.UnmarshalText([]byte(s))
 	return t, err
+}
+
+// numberFlag reads a quantity above 0 with its unit, or a number of such units, each of which is so many of the quantity's own.
+func numberFlag[Q ~float64, P interface {
+	*Q
+	encoding.TextUnmarshaler
+}](to P, each Q) pflag.Value {
+	return Flag(func() string { return Given(float64(*to / each)) }, func(s string) error {
+		var q Q
+		if v, err := strconv.ParseFloat(s, 64); err == nil {
+			q = Q(v) * each
+		} else if err := P(&q).UnmarshalText([]byte(s)); err != nil {
+			return err
+		}
+		if !(q > 0 && q < 1e12) {
+			return fmt.Errorf("want more than 0")
+		}
+		*to = q
+		return nil
+	})
 }
 
 // maxPrice is beyond any GPU's price of an hour.

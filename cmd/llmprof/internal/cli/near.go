@@ -95,6 +95,7 @@ var elsewhere = map[string]string{
 	"ctx-size":   "prompt-len with --gen-len",
 	"batch-size": "batch", "max-num-seqs": "batch", "bs": "batch",
 	"quantization": "weights", "quant": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
+	"power-cap": "power-limit", "gpu-clock": "clock", "lock-gpu-clocks": "clock",
 	"gpu-memory-utilization": "memory-utilization", "mem-fraction-static": "memory-utilization", "num-gpus": "tp", "gpus": "tp",
 	"nodes": "gpus-per-node with --tp, --pp or --dp", "nnodes": "gpus-per-node with --tp, --pp or --dp",
 	"num-nodes": "gpus-per-node with --tp, --pp or --dp",

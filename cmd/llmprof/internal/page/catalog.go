@@ -44,6 +44,8 @@ type catalogGPU struct {
 	Memory    unit.Bytes           `json:"memory_bytes"` // the driver's figure where it is known, else the data sheet's
 	Bandwidth unit.BytesPerSec     `json:"bandwidth_bytes_per_s"`
 	Price     *unit.DollarsPerHour `json:"price_usd_per_hour"`
+	TDP       unit.Watts           `json:"tdp_w"`
+	Clock     unit.Hertz           `json:"clock_hz"`
 	Measured  []string             `json:"measured"` // engines for which constants were measured on it
 }
 
@@ -98,7 +100,7 @@ func NewCatalog(version string) (*Catalog, error) {
 
 func newCatalogGPU(g *hardware.GPU) catalogGPU {
 	d := view.DocumentGPU(g)
-	one := catalogGPU{Key: d.Key, Name: d.Name, Vendor: d.Vendor, Memory: d.Memory, Bandwidth: d.Bandwidth, Price: d.Price,
+	one := catalogGPU{Key: d.Key, Name: d.Name, Vendor: d.Vendor, Memory: d.Memory, Bandwidth: d.Bandwidth, Price: d.Price, TDP: d.TDP, Clock: d.Clock,
 		Measured: []string{}}
 	if d.Driver != nil {
 		one.Memory = *d.Driver

@@ -62,11 +62,13 @@ type layerJSON struct {
 }
 
 type gpuJSON struct {
-	Name     string `json:"name"`
-	Key      string `json:"key"`
-	AskedFor string `json:"asked_for"`
-	Count    int    `json:"count"`
-	Source   string `json:"source"`
+	Name     string     `json:"name"`
+	Key      string     `json:"key"`
+	AskedFor string     `json:"asked_for"`
+	Count    int        `json:"count"`
+	Source   string     `json:"source"`
+	Limit    unit.Watts `json:"power_limit_w,omitempty"`
+	Clock    unit.Hertz `json:"clock_hz,omitempty"`
 }
 
 type splitJSON struct {
@@ -236,7 +238,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 	k := &c.Constants
 	j := &EstimateDocument{
 		Schema: EstimateSchema, Model: modelOf(e.Model),
-		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source},
+		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock},
 		Workload: workloadJSON{
 			Workload: *w, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: e.Computes(),

@@ -203,7 +203,11 @@ func (e *Estimate) throttling() string {
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%v per GPU %s", e.Machine.GPU.TDP, strings.Join(all, " and "))
+	limit := fmt.Sprintf("%v per GPU", e.Machine.Most())
+	if c := e.Machine.Cap(); c.Clock > 0 {
+		limit += fmt.Sprintf(" at no more than %v", c.Clock)
+	}
+	return fmt.Sprintf("%s %s", limit, strings.Join(all, " and "))
 }
 
 func (e *Estimate) rates() render.Fields {

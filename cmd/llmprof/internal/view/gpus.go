@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -39,7 +40,7 @@ func GPUsTable(all []hardware.GPU) render.Table {
 		for _, f := range unit.Formats() {
 			cells = append(cells, Known(g.Peak(f)))
 		}
-		cells = append(cells, Known(g.Link, g.Link > 0), g.TDP, Known(g.Price()))
+		cells = append(cells, Known(g.Link, g.Link > 0), cmp.Or(g.PowerLimit, g.TDP), Known(g.Price()))
 		t.Add(cells...)
 	}
 	return t
@@ -76,12 +77,12 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Key", Lines: []string{strings.Join(append([]string{g.Key}, g.Aliases...), ", ")}},
 		{Name: "Chip", Lines: []string{fmt.Sprintf("%s %s, %s, %d SMs at up to %v", g.Vendor, g.Generation, g.ComputeCapability, g.SMs,
-			g.Clock)}},
+			cmp.Or(g.ClockLimit, g.Clock))}},
 		{Name: "Memory", Lines: []string{fmt.Sprintf("%v at %v, L2 cache of %v", memory, g.Bandwidth, g.L2)}},
 		{Name: "Link", Lines: []string{link}},
 		{Name: "PCIe", Lines: []string{pcie}},
 		{Name: "Node", Lines: []string{node}},
-		{Name: "Power", Lines: []string{fmt.Sprintf("%v, idle %s", g.TDP, or(Known(g.Idle())))}},
+		{Name: "Power", Lines: []string{fmt.Sprintf("%v, idle %s", cmp.Or(g.PowerLimit, g.TDP), or(Known(g.Idle())))}},
 		{Name: "Price", Lines: []string{price}},
 		{Name: "Source", Lines: []string{g.Source}},
 	}}
@@ -170,9 +171,9 @@ type GPUDocument struct {
 func DocumentGPU(g *hardware.GPU) GPUDocument {
 	j := GPUDocument{
 		Key: g.Key, Name: g.Name, Aliases: append([]string{}, g.Aliases...), Vendor: g.Vendor, Generation: g.Generation,
-		Capability: g.ComputeCapability, SMs: g.SMs, Clock: g.Clock, Peaks: map[string]unit.FLOPsPerSec{},
+		Capability: g.ComputeCapability, SMs: g.SMs, Clock: cmp.Or(g.ClockLimit, g.Clock), Peaks: map[string]unit.FLOPsPerSec{},
 		Memory: g.Memory, Bandwidth: g.Bandwidth, L2: g.L2, Link: OrNull(g.Link), PCIe: OrNull(g.PCIe), NIC: OrNull(g.NIC),
-		GPUsPerNode: g.GPUsPerNode, TDP: g.TDP, PriceSource: OrNull(g.PriceSource), Source: g.Source,
+		GPUsPerNode: g.GPUsPerNode, TDP: cmp.Or(g.PowerLimit, g.TDP), PriceSource: OrNull(g.PriceSource), Source: g.Source,
 		Notes: append([]string{}, g.Notes...), Traps: append([]string{}, g.Traps...),
 	}
 	for _, f := range g.Formats() {
