@@ -63,7 +63,8 @@ type GPU struct {
 	NIC         unit.BytesPerSec `toml:"nic"`           // network for each GPU of the usual node, one direction; 0: the usual node has none
 
 	TDP unit.Watts `toml:"tdp"` // board or module power limit, as shipped
-	// What a user's file says instead of TDP and Clock of a known board, which stay those that its constants refer to; 0 where it says nothing.
+	// What a user's file says instead of TDP and Clock of a known board, which stay those that its constants refer to; 0 where it says
+	// nothing.
 	PowerLimit unit.Watts `toml:"-"`
 	ClockLimit unit.Hertz `toml:"-"`
 

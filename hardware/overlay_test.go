@@ -76,14 +76,14 @@ tdp = "500 W"
 // above the board's is none, and another chip has a power and a clock of its own.
 func TestOverlayLimitsAKnownBoard(t *testing.T) {
 	for _, x := range []struct {
-		text, gpu          string
-		tdp, limit         unit.Watts
-		clock, clockLimit  unit.Hertz
+		text, gpu         string
+		tdp, limit        unit.Watts
+		clock, clockLimit unit.Hertz
 	}{
 		{"[gpu.h200-sxm-141gb]\ntdp = \"400 W\"\nclock = \"1200 MHz\"\n", "h200", 700, 400, 1980e6, 1200e6},
 		{"[gpu.h200-sxm-141gb]\ntdp = \"700 W\"\nclock = \"2100 MHz\"\n", "h200", 700, 0, 1980e6, 0},
-		{"[gpu.mine]\nbase = \"h200\"\ntdp = \"600 W\"\nsms = 120\nclock = \"1500 MHz\"\npeak.bf16 = \"700 TFLOP/s\"\npeak.fp16 = \"700 TFLOP/s\"\n",
-			"mine", 600, 0, 1500e6, 0},
+		{"[gpu.mine]\nbase = \"h200\"\ntdp = \"600 W\"\nsms = 120\nclock = \"1500 MHz\"\npeak.bf16 = \"700 TFLOP/s\"\n" +
+			"peak.fp16 = \"700 TFLOP/s\"\n", "mine", 600, 0, 1500e6, 0},
 	} {
 		table, err := load(t).Overlay("mine.toml", x.text)
 		testkit.Must(t, err)

@@ -25,9 +25,11 @@ const (
 	// onChip is the share of the energy of a byte that the multiprocessors and the caches take, whose voltage falls with their clocks. A
 	// byte takes some 135 pJ on an H100 (experiments/power), of which the memory and its interface take 30 to 40 (4 to 5 pJ a bit).
 	onChip = 0.7
-	// deepest is the factor by which the energy of an operation is lower at the lowest voltage. Of seven depths of drafts on an
-	// RTX 5090 at 400 and 600 W, and of the clocks of RTX 3090s (testdata/power_caps.csv), it is 1.3 to 1.6.
-	deepest = 1.35
+	// The energy of an operation is lower by these factors at the lowest voltage. Of seven depths of drafts on an RTX 5090 at 400 and
+	// 600 W, and of the clocks of RTX 3090s (testdata/power_caps.csv), it is 1.3 to 1.6. On an H100 it is 1.35 at its own limit already
+	// (experiments/power), and taken for (1.05 V / 0.7 V)² at the lowest voltage.
+	deepestUnknown  = 1.35
+	deepestBalanced = 2.25
 )
 
 // Clocks are factors by which arithmetic takes longer than at full clocks.
@@ -159,13 +161,17 @@ func (p *Power) Held(l *Load, throttled unit.Seconds) unit.Seconds {
 	return max(throttled-own, 0)
 }
 
-// lowered is the time at full power above waiting that a load's energy is worth at clocks below the board's own. An operation takes the energy of its voltage. What the multiprocessors draw while they wait for bytes goes with
-// their clock besides, for as long as they wait.
+// lowered is the time at full power above waiting that a load's energy is worth at clocks below the board's own. An operation takes the
+// energy of its voltage. What the multiprocessors draw while they wait for bytes goes with their clock besides, for as long as they wait.
 func (p *Power) lowered(b *Busy, c Clocks) unit.Seconds {
-	own := p.Fall(c.Own)
+	own, deepest := p.Fall(c.Own), deepestUnknown
+	if p.Throttle > 1 {
+		deepest = deepestBalanced
+	}
 	fall := min(p.Fall(c.At*c.hidden), max(deepest, own))
 	volts := own / fall
 	waiting := volts * c.Own / (c.At * c.hidden) * c.stretched
-	return unit.Seconds(p.Matrix*float64(b.Compute)/fall + float64(b.Draw.Chip)/own*waiting + float64(b.Draw.Memory)*(1-onChip+onChip*waiting) +
+	arithmetic, bytes := p.Matrix*float64(b.Compute)/fall, float64(b.Draw.Memory)
+	return unit.Seconds(arithmetic + float64(b.Draw.Chip)/own*waiting + bytes*(1-onChip+onChip*waiting) +
 		p.constants[roofline.PowerNetwork]*float64(b.Network) + p.constants[roofline.PowerFixed]*float64(b.Fixed)*volts)
 }

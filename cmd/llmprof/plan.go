@@ -57,7 +57,8 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	o.output.chart = true
 	o.output.flags(cmd)
-	cli.Rare(cmd, "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline", "hardware")
+	cli.Rare(cmd, "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline",
+		"hardware")
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 }
 

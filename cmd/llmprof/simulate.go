@@ -71,7 +71,8 @@ func (a *app) simulate() *cobra.Command {
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
-		"power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline",
+		"power-limit", "clock",
+		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline",
 		"lenient",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
 		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",

@@ -3,6 +3,7 @@ package ask
 import (
 	"encoding"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ func numberFlag[Q ~float64, P interface {
 		} else if err := P(&q).UnmarshalText([]byte(s)); err != nil {
 			return err
 		}
-		if !(q > 0 && q < 1e12) {
+		if math.IsNaN(float64(q)) || q <= 0 || q > 1e12 {
 			return fmt.Errorf("want more than 0")
 		}
 		*to = q

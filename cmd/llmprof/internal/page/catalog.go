@@ -100,8 +100,8 @@ func NewCatalog(version string) (*Catalog, error) {
 
 func newCatalogGPU(g *hardware.GPU) catalogGPU {
 	d := view.DocumentGPU(g)
-	one := catalogGPU{Key: d.Key, Name: d.Name, Vendor: d.Vendor, Memory: d.Memory, Bandwidth: d.Bandwidth, Price: d.Price, TDP: d.TDP, Clock: d.Clock,
-		Measured: []string{}}
+	one := catalogGPU{Key: d.Key, Name: d.Name, Vendor: d.Vendor, Memory: d.Memory, Bandwidth: d.Bandwidth, Price: d.Price,
+		TDP: d.TDP, Clock: d.Clock, Measured: []string{}}
 	if d.Driver != nil {
 		one.Memory = *d.Driver
 	}

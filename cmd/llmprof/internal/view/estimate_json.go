@@ -238,7 +238,9 @@ func (e *Estimate) Figures() *EstimateDocument {
 	k := &c.Constants
 	j := &EstimateDocument{
 		Schema: EstimateSchema, Model: modelOf(e.Model),
-		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock},
+		GPU: gpuJSON{
+			e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock,
+		},
 		Workload: workloadJSON{
 			Workload: *w, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: e.Computes(),
