@@ -120,11 +120,12 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 }
 
 // graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that
-// is nowhere.
+// is nowhere. A step has two tokens of a prompt at least: one alone is lowered as a token that decodes, whose recurrences take fewer
+// launches.
 func (f *flow) graphed() float64 {
-	low, high := 2, f.server.Scheduler.Budget
+	low, high := 3, f.server.Scheduler.Budget
 	launch := func(tokens int) float64 { return float64(f.replica(1, float64(tokens-1), 1, 0).Launch) }
-	few, many := launch(2), launch(high)
+	few, many := launch(low), launch(high)
 	if high <= low || few >= 0.99*many {
 		return 0
 	}
