@@ -58,8 +58,8 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	lists = slices.DeleteFunc(lists, func(a sweep.Axis) bool { return len(a.Values) < 2 })
 	x := axisOver(lists)
 	if x < 0 || len(lists) > 2 {
-		return nil, usage("--plot: want a list of --batch, --prompt-len, --tp, --power-limit or --clock, and at most one more list; these have several "+
-			"values: %s",
+		return nil, usage("--plot: want a list of --batch, --prompt-len, --tp, --power-limit or --clock, and at most one more list; these have "+
+			"several values: %s",
 			axisNames(lists))
 	}
 	p.over, p.variable = lists[x].Name, drawn[lists[x].Name]
