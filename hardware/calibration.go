@@ -57,13 +57,10 @@ func (c *Calibration) follow(known map[string]Value) {
 	}
 }
 
-// WithoutP2P is the calibration of GPUs that reach each other over PCIe through the host's memory
-// alone, where the driver, a virtual machine or an IOMMU keeps them from each other's. The constants
+// throughHost takes GPUs that reach each other over PCIe through the host's memory alone. The constants
 // are of vLLM 0.19.0's all-reduces over two RTX PRO 6000 on such a host, in CUDA graphs
 // (aiconfigurator-core 0.12.0): 17 to 21 µs up to 32 KB, 15.2 GB/s at large messages.
-func (c Calibration) WithoutP2P() Calibration {
+func (c *Calibration) throughHost() {
 	k := &c.Constants
 	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.238, 0, 9.8e-6
-	c.Name += " without P2P"
-	return c
 }

@@ -91,6 +91,9 @@ func DefaultCalibration(g *GPU) (c Calibration) {
 	if k[roofline.GEMMSustained] == 0 { // The operators were timed at one rate, whatever throttled them.
 		k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
 	}
+	if !g.PeerAccess() {
+		c.throughHost()
+	}
 	c.follow(nil)
 	if g.Generation == "blackwell" || g.Generation == "rubin" { // GEMMs of 5 to 20 µs are within 3 µs on a B200.
 		c.Residuals[roofline.GEMMFixed] = 0.8

@@ -196,7 +196,7 @@ func (f *CalibrationFile) Perturbed(g *GPU, engine string) ([]Perturbed, error) 
 func unmeasured(base *Calibration) (all []Perturbed) {
 	e := max(base.DecodeError, base.PrefillError)
 	for _, group := range [][]roofline.Constant{
-		{roofline.PCIeShare, roofline.PCIeBase, roofline.PCIePerGPU}, {roofline.InterNodeShare, roofline.InterNodeBase},
+		{roofline.PCIeShare, roofline.PCIeBase, roofline.PCIePerGPU}, {roofline.HostCopyShare}, {roofline.InterNodeShare, roofline.InterNodeBase},
 	} {
 		section, _, _ := strings.Cut(group[0].String(), ".")
 		m := Perturbed{section, *base}

@@ -29,6 +29,7 @@ func (g *GPU) check(s *source) error {
 		optional("link", g.Link, 1e9, 100e12),
 		optional("link_gpus", g.LinkGPUs, 1, g.GPUsPerNode),
 		{"link_gpus", g.LinkGPUs, g.LinkGPUs == 0 || g.Link > 0, "none without a link"},
+		{"bridge", g.Bridge, !g.Bridge || g.Link > 0, "none without a link"},
 		optional("pcie", g.PCIe, 100e6, 100e12),
 		{"pcie", g.PCIe, g.PCIe > 0 || g.Integrated, "the rate to the host, of a GPU that is not integrated"},
 		optional("nic", g.NIC, 100e6, 100e12),

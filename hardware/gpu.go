@@ -57,7 +57,10 @@ type GPU struct {
 
 	// NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none.
 	Link        unit.BytesPerSec `toml:"link"`
-	LinkGPUs    int              `toml:"link_gpus"`     // how many GPUs of the node it joins: 2 for a bridge
+	LinkGPUs    int              `toml:"link_gpus"`     // how many GPUs of the node it joins: 2 for most bridges
+	Bridge      bool             `toml:"bridge"`        // It is a bridge, which GPUs are without unless Links say otherwise.
+	NoP2P       bool             `toml:"no_p2p"`        // Their driver refuses peer access over PCIe, unless Links say otherwise.
+	Links       Links            `toml:"-"`             // what is not as usual on the host
 	PCIe        unit.BytesPerSec `toml:"pcie"`          // rate to the host, in one direction; 0 for a GPU on the host's die
 	GPUsPerNode int              `toml:"gpus_per_node"` // GPUs of the usual node
 	NIC         unit.BytesPerSec `toml:"nic"`           // network for each GPU of the usual node, one direction; 0: the usual node has none
@@ -123,15 +126,6 @@ func (g *GPU) Idle() (w unit.Watts, ok bool) { return g.idle, g.idle > 0 }
 // Price is what renting g costs, and whether a source gives it.
 func (g *GPU) Price() (p unit.DollarsPerHour, ok bool) { return g.price, g.price > 0 }
 
-// LinkAmong is the rate, in one direction, at which each of n GPUs of a node
-// reaches the others: over the link as far as it joins that many, else over PCIe.
-func (g *GPU) LinkAmong(n int) unit.BytesPerSec {
-	if n <= g.LinkGPUs {
-		return g.Link
-	}
-	return g.PCIe
-}
-
 // Ridge is the arithmetic intensity, in FLOP/byte, above which work in format f
 // is bound by arithmetic rather than by memory, and whether g has that format.
 func (g *GPU) Ridge(f unit.Format) (intensity float64, ok bool) {
@@ -159,7 +153,7 @@ func (g *GPU) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) {
 // Peaks are the rates that kernels on g are priced by.
 func (g *GPU) Peaks() (*roofline.Peaks, error) {
 	p := &roofline.Peaks{
-		Memory: g.Bandwidth, SMs: float64(g.SMs), Link: g.Link, LinkGPUs: float64(g.LinkGPUs), PCIe: g.PCIe, NIC: g.NIC,
+		Memory: g.Bandwidth, SMs: float64(g.SMs), Link: g.Link, LinkGPUs: float64(g.Joined()), PCIe: g.PCIe, NIC: g.NIC,
 	}
 	for f := unit.FP32; f < unit.NumFormats; f++ {
 		run, rate := g.Runs(f)

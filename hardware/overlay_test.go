@@ -168,6 +168,7 @@ func TestMistakes(t *testing.T) {
 		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "there is no gpu.x1.price_source: want who offers that price, and when"},
 		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "gpu.x1.idle is 900.0 W: want 10.00 mW to 700.0 W"},
 		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "gpu.x1.link_gpus is 2: want none without a link"},
+		{"bridge without link", `tdp =`, "bridge = true\ntdp =", "gpu.x1.bridge is true: want none without a link"},
 		{"twice", complete, complete + complete, "hardware.toml:16:"},
 		{"alias taken", complete, complete + strings.Replace(complete, "[gpu.x1]", "[gpu.x2]\naliases = [\"X-1\"]", 1),
 			`hardware.toml:17:11: "X-1" already stands for x1`},

@@ -11,6 +11,7 @@ import (
 	"llmprof"
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -193,10 +194,56 @@ func TestUnknownNamesListNearMisses(t *testing.T) {
 	}
 }
 
-func TestLinkAmong(t *testing.T) {
-	g := gpu(t, "h100-pcie")
-	if two, four := g.LinkAmong(2), g.LinkAmong(4); two != 300e9 || four != 64e9 {
-		t.Errorf("H100 PCIe: %v among 2 and %v among 4, want the bridge and then PCIe", two, four)
+// Cards talk over PCIe unless they are said to have a bridge, and GeForce through the host's memory unless said otherwise. A choice
+// that is not the GPU's changes nothing.
+func TestLinks(t *testing.T) {
+	p2p, noP2P, bridge := hardware.Links{P2P: true}, hardware.Links{NoP2P: true}, hardware.Links{NVLink: true}
+	const host = "over PCIe through the host's memory"
+	for _, x := range []struct {
+		gpu   string
+		links hardware.Links
+		n     int
+		route string
+		rate  unit.BytesPerSec
+	}{
+		{"h100-pcie", hardware.Links{}, 2, "over PCIe", 64e9},
+		{"h100-pcie", bridge, 2, "over a bridge", 300e9},
+		{"h100-pcie", bridge, 4, "over PCIe", 64e9},
+		{"h100-pcie", noP2P, 2, host, 64e9},
+		{"h100-pcie", p2p, 2, "over PCIe", 64e9},
+		{"rtx-3090", hardware.Links{}, 2, host, 32e9},
+		{"rtx-3090", noP2P, 2, host, 32e9},
+		{"rtx-3090", p2p, 2, "over PCIe", 32e9},
+		{"rtx-3090", bridge, 2, "over a bridge", 56.25e9},
+		{"rtx-3090", bridge, 4, host, 32e9},
+		{"rtx-4090", bridge, 2, host, 32e9},
+		{"titan-rtx-24gb", hardware.Links{}, 2, host, 16e9},
+		{"rtx-4000-ada-20gb", hardware.Links{}, 2, "over PCIe", 32e9},
+		{"mi50-32gb", hardware.Links{}, 4, "over PCIe", 32e9},
+		{"mi50-32gb", bridge, 4, "over a bridge", 92e9},
+		{"mi210", hardware.Links{}, 4, "over PCIe", 32e9},
+		{"h100", noP2P, 8, "over the link", 450e9},
+	} {
+		g := gpu(t, x.gpu)
+		on := g.Linked(x.links)
+		if route, rate := on.Route(x.n), on.LinkAmong(x.n); route != x.route || rate != x.rate {
+			t.Errorf("%d × %s, %+v: %s at %v, want %s at %v", x.n, x.gpu, x.links, route, rate, x.route, x.rate)
+		}
+		if same := on.SameRoutes(&g, []int{1, x.n}); same != (g.Route(x.n) == x.route) {
+			t.Errorf("%d × %s, %+v: as usual is %v", x.n, x.gpu, x.links, same)
+		}
+	}
+}
+
+// Without peer access all-reduces over PCIe are slower, and copies to the host are not.
+func TestWithoutPeerAccess(t *testing.T) {
+	g := gpu(t, "rtx-4090")
+	without, with := hardware.DefaultCalibration(&g).Constants, hardware.DefaultCalibration(g.Linked(hardware.Links{P2P: true})).Constants
+	if share, usual := without[roofline.PCIeShare], with[roofline.PCIeShare]; share != 0.238 || usual != 0.6 {
+		t.Errorf("all-reduces reach %v of PCIe, and %v with peer access", share, usual)
+	}
+	if share, usual := without[roofline.HostCopyShare], with[roofline.HostCopyShare]; share != usual || share != 0.6 {
+		t.Errorf("copies to the host reach %v of PCIe, and %v with peer access", share, usual)
 	}
 }
 

@@ -98,6 +98,14 @@ func (r *Row) extras() int {
 	return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Limit, 1) + min(r.Drafts, 1)
 }
 
+// parallel is how the model is split over the row's GPUs.
+func (r *Row) parallel() analytic.Parallelism {
+	return analytic.Parallelism{
+		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, MoETP: r.Split.MoETP, DP: r.DP, MicroBatches: r.MicroBatches,
+		GPUsPerNode: r.Card.GPU.GPUsPerNode,
+	}
+}
+
 // Same is the command of llmprof that gives the figures of the row. It begins with a word, for a spreadsheet takes a cell
 // for a formula that begins with a flag.
 func (r *Row) Same(q *Request) string {
@@ -142,7 +150,7 @@ func (r *Row) Args(q *Request) []string {
 	if c, g := r.Card.Machine.Cap(), r.Card.GPU; c.Clock > 0 && c.Clock != g.ClockLimit {
 		args = append(args, "--clock", strconv.FormatFloat(float64(c.Clock)/1e6, 'g', -1, 64))
 	}
-	args = append(args, r.serverArgs(q)...)
+	args = append(append(args, r.linkArgs()...), r.serverArgs(q)...)
 	switch {
 	case !r.loaded():
 		return append(args, "--batch", strconv.Itoa(r.Batch))
@@ -150,6 +158,18 @@ func (r *Row) Args(q *Request) []string {
 		return append(args, "--concurrency", strconv.Itoa(q.Load.Concurrency))
 	}
 	return append(args, "--rate", strconv.FormatFloat(q.rate(), 'g', -1, 64))
+}
+
+// linkArgs are the arguments about links without which the row's GPUs would reach each other otherwise.
+func (r *Row) linkArgs() (args []string) {
+	g, parallel := r.Card.GPU, r.parallel()
+	for _, c := range hardware.LinkChoices() {
+		usual := g.Links
+		if *c.Of(&usual) = false; !g.SameRoutes(g.Linked(usual), parallel.Groups()) {
+			args = append(args, "--"+c.Name)
+		}
+	}
+	return args
 }
 
 // serverArgs are the arguments of a server that has other settings than it starts with.

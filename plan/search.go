@@ -210,10 +210,7 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 	if err := engine.Runs(m.Engine, s.card.Model, m.GPU, &c.Scheme); err != nil {
 		return nil, err
 	}
-	c.Parallel = analytic.Parallelism{
-		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, MoETP: r.Split.MoETP, DP: r.DP, MicroBatches: r.MicroBatches,
-		GPUsPerNode: m.GPU.GPUsPerNode,
-	}
+	c.Parallel = r.parallel()
 	if err := engine.Splits(m.Engine, s.card.Model, &c.Scheme, &c.Parallel); err != nil {
 		return nil, err
 	}

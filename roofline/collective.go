@@ -70,7 +70,7 @@ var hostCopy = Law{
 		t.arithmetic(k, p, ElementwiseCompute)
 		t.add(Memory, ElementwiseMemory, seconds(k.Work.Traffic(), p.Memory))
 		if p.PCIe > 0 {
-			t.add(Serial, PCIeShare, seconds(k.Work.Acts, p.PCIe))
+			t.add(Serial, HostCopyShare, seconds(k.Work.Acts, p.PCIe))
 		}
 	},
 }

@@ -199,6 +199,8 @@ var (
 		Unfiled: true})
 	PCIePerGPU = define(Info{Key: "pcie.per_gpu", Help: "latency that each GPU adds to an all-reduce over PCIe", Quantity: Time,
 		Unfiled: true})
+	HostCopyShare = define(Info{Key: "host_copy.share", Help: "share of PCIe that a copy between GPU and host reaches", Ideal: 1,
+		Unfiled: true})
 	InterNodeShare = define(Info{Key: "inter_node.share", Help: "share of the network between nodes that a large collective reaches", Ideal: 1,
 		Unfiled: true})
 	InterNodeBase = define(Info{Key: "inter_node.base", Help: "latency between nodes", Quantity: Time, Unfiled: true})

@@ -103,7 +103,7 @@ const oneShotBytes = unit.Bytes(8e6)
 // collective is the class of a collective, which follows from its transport.
 func collective(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	switch {
-	case int(o.Shape.Ranks) > l.GPU.LinkGPUs:
+	case int(o.Shape.Ranks) > l.GPU.Joined():
 		return roofline.PCIeCollective
 	case o.Work.Wire <= oneShotBytes && o.Work.NodeWire == 0:
 		return roofline.OneShotAllReduce

@@ -77,7 +77,7 @@ func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 	b := vllmAlone
 	ranks := max(r.Par.TP, r.Par.ExpertRanks())
 	switch {
-	case ranks > 1 && g.Link == 0:
+	case ranks > 1 && g.Joined() <= 1:
 		b += operator.NCCL
 	case ranks == 2:
 		b = vllmPair

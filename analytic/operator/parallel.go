@@ -184,6 +184,23 @@ func checkLinears(m *models.Model, b *models.Block, ls []models.Linear, degree s
 	return nil
 }
 
+// Groups are the numbers of GPUs of a node that talk to each other: of a TP group, of neighbouring stages, and of ranks that exchange
+// tokens of experts.
+func (p *Parallelism) Groups() []int {
+	w := p.Whole()
+	all := []int{min(w.TP, w.GPUsPerNode)}
+	if near, _ := w.Hops(); near > 0 {
+		all = append(all, 2)
+	}
+	switch n := w.ExpertReplicas(); {
+	case w.GathersTokens():
+		all = append(all, min(n, max(w.GPUsPerNode/w.TP, 1)))
+	case n > 1:
+		all = append(all, min(w.EP, w.GPUsPerNode))
+	}
+	return all
+}
+
 // Hops counts the borders between stages within a node and between nodes.
 func (p *Parallelism) Hops() (near, far float64) {
 	stride := p.TP * p.ExpertReplicas()

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,27 @@ func TestImpossibleSplits(t *testing.T) {
 			t.Errorf("%+v: %v", good, err)
 		} else if err := w.CheckModel(m); err != nil {
 			t.Errorf("%+v: %v", good, err)
+		}
+	}
+}
+
+// The groups of a split are those whose operators go over the wire within a node.
+func TestGroups(t *testing.T) {
+	for _, x := range []struct {
+		p    operator.Parallelism
+		want []int
+	}{
+		{operator.Parallelism{}, []int{1}},
+		{operator.Parallelism{TP: 4, GPUsPerNode: 8}, []int{4}},
+		{operator.Parallelism{TP: 16, GPUsPerNode: 8}, []int{8}},
+		{operator.Parallelism{TP: 2, PP: 2, GPUsPerNode: 8}, []int{2, 2}},
+		{operator.Parallelism{PP: 2, GPUsPerNode: 1}, []int{1}},
+		{operator.Parallelism{DP: 4, GPUsPerNode: 8}, []int{1}},
+		{operator.Parallelism{DP: 4, EP: 4, GPUsPerNode: 8}, []int{1, 4}},
+		{operator.Parallelism{TP: 4, EP: 4, GPUsPerNode: 8}, []int{4}},
+	} {
+		if got := x.p.Groups(); !slices.Equal(got, x.want) {
+			t.Errorf("%+v: %v, want %v", x.p, got, x.want)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	o.output.chart = true
 	o.output.flags(cmd)
 	cli.Rare(cmd, "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline",
-		"hardware")
+		"hardware", "p2p", "no-p2p", "nvlink")
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 }
 

@@ -72,7 +72,8 @@ func (a *app) simulate() *cobra.Command {
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
 		"power-limit", "clock",
-		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline",
+		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline",
+		"p2p", "no-p2p", "nvlink",
 		"lenient",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
 		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",

@@ -125,7 +125,7 @@ func (a *app) serverOf(ctx context.Context, r *served.Run, calibration string) (
 		Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, Given: func(string) bool { return false },
 	}}
 	q.Workload.PromptLen, q.Workload.GenLen = 1024, 2
-	q.Eff.NoP2P = r.NoP2P
+	q.Links.NoP2P = r.NoP2P
 	stages := max(r.PP, 1)
 	q.Parallel = operator.Parallelism{TP: r.TP, DP: r.DP, EP: r.EP, MoETP: r.MoETP, PP: stages, MicroBatches: stages}
 	q.Workload.Batch = stages

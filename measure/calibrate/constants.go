@@ -29,6 +29,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	f.Notes = append(f.Notes, m.Notes...)
 	m.device(f)
 	maps.Copy(f.Tools, m.Tools)
+	g = g.Linked(hardware.Links{NVLink: true}) // Ranks that a bridge can join are taken to have it.
 	peaks, err := g.Peaks()
 	if err != nil {
 		return nil, err

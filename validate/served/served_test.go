@@ -12,6 +12,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/hardware"
 	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/serving"
@@ -63,14 +64,9 @@ func server(t *testing.T, r *served.Run) *serving.Server {
 	if r.PP > 1 {
 		c.Parallel.PP, c.Parallel.MicroBatches = r.PP, r.PP
 	}
-	c.Machine = casetest.Machine(t, r.GPU, r.Engine)
+	c.Machine = casetest.MachineOf(t, casetest.GPU(t, r.GPU).Linked(hardware.Links{NoP2P: r.NoP2P}), r.Engine)
 	if r.Weights != "" {
 		c.Scheme = casetest.Scheme(t, r.Weights, c.Machine.GPU)
-	}
-	if r.NoP2P {
-		var err error
-		c.Machine, err = c.Machine.With(c.Machine.Cal.WithoutP2P())
-		testkit.Must(t, err)
 	}
 	p, err := analytic.NewPredictor(c)
 	testkit.Must(t, err)

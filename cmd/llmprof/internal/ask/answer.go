@@ -23,7 +23,6 @@ import (
 // 0 leaves one as it is.
 type efficiencies struct {
 	compute, memory, link, interNode float64
-	NoP2P                            bool // GPUs reach each other over PCIe through the host's memory alone
 }
 
 // A Question is an estimate as it is asked for by the flags of "llmprof estimate".
@@ -34,6 +33,7 @@ type Question struct {
 	Parallel                    analytic.Parallelism
 	Skew                        string // skew of the experts
 	Eff                         efficiencies
+	Links                       hardware.Links
 	Utilization                 float64
 	Cap                         energy.Cap
 	Price                       unit.DollarsPerHour
@@ -111,17 +111,12 @@ func (q *Question) Answer(ctx context.Context, from Sources) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := constants.machines(ans.GPU, runs)
-	if err != nil {
-		return nil, err
-	}
-	return ans, ans.explain(all)
+	return ans, ans.explain(func(g *hardware.GPU) (*analytic.Machine, error) { return constants.machines(g, runs) })
 }
 
 // explain computes the answer on the machine that was asked for.
-func (ans *Answer) explain(m *analytic.Machine) error {
-	var err error
-	if ans.Machine, err = ans.machine(m); err != nil {
+func (ans *Answer) explain(of maker) (err error) {
+	if ans.Machine, err = ans.machine(of, ans.GPU); err != nil {
 		return err
 	}
 	known := ans.Warnings // The report replaces these notes on how the case was made.
@@ -136,8 +131,11 @@ func (ans *Answer) explain(m *analytic.Machine) error {
 	if err := ans.unused(); err != nil {
 		return UsageError{err}
 	}
+	if ans.Links, err = ans.links(of); err != nil {
+		return UsageError{err}
+	}
 	ans.idleFlags()
-	for _, said := range []string{ans.node, engine.Starts(&ans.Case, &ans.Memory)} {
+	for _, said := range []string{ans.node, engine.Starts(&ans.Case, &ans.Memory), ans.Links} {
 		if said != "" {
 			ans.Warnings = append(ans.Warnings, said)
 		}
@@ -191,6 +189,9 @@ func (ans *Answer) load(ctx context.Context, from Sources) error {
 	both.Go(func() { ans.GPU, gpuErr = from.GPU(ans.Q.GPU, ans.Q.Hardware) })
 	both.Go(func() { ans.Model, modelErr = from.Model(ctx, ans.Q.Model, ans.Q.Offline, ans.Q.Lenient) })
 	both.Wait()
+	if gpuErr == nil {
+		ans.GPU = ans.GPU.Linked(ans.Q.Links)
+	}
 	if modelErr != nil && gpuErr != nil {
 		if _, err := from.GPU(ans.Q.Model, ans.Q.Hardware); err == nil {
 			return Usage("%.40q is a GPU: give the model first, as in \"estimate llama3.1-8b h100\"", ans.Q.Model)
@@ -299,9 +300,6 @@ func (ans *Answer) choosePrice() {
 
 // apply puts the shares that were given in place of those of c.
 func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
-	if e.NoP2P {
-		c = c.WithoutP2P()
-	}
 	var set []string
 	put := func(flag string, share float64, to ...roofline.Constant) {
 		if share == 0 {
@@ -335,8 +333,6 @@ func (ans *Answer) unused() error {
 		return fmt.Errorf("--gpus-per-node: one GPU needs no node; give --tp, --pp or --dp")
 	case given("link-eff") && wire == 0:
 		return fmt.Errorf("--link-eff: nothing is sent between GPUs; give --tp, --pp, --ep or --moe-tp")
-	case given("no-p2p") && (wire == 0 || min(gpus, ans.Parallel.GPUsPerNode) <= ans.GPU.LinkGPUs):
-		return fmt.Errorf("--no-p2p: no GPUs talk over PCIe; give a GPU without NVLink, and --tp, --pp or --ep")
 	case given("inter-node-eff") && (wire == 0 || ans.Parallel.Nodes() == 1):
 		return fmt.Errorf("--inter-node-eff: all %d GPUs are in one node of %d; give a smaller --gpus-per-node or more GPUs",
 			gpus, ans.Parallel.GPUsPerNode)

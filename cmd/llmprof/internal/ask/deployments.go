@@ -21,7 +21,7 @@ type Deployments struct {
 	models   map[modelKey]*models.Model
 	gpus     map[[2]string]*hardware.GPU
 	files    map[string]*Calibrations
-	machines map[[4]string]*analytic.Machine
+	machines map[machineKey]*analytic.Machine
 	mixed    map[string]*models.Model // the last model that was quantized, by the mix
 	mixedOf  *models.Model
 }
@@ -32,11 +32,17 @@ type modelKey struct {
 	lenient bool
 }
 
+// A machineKey is a GPU with its engine as they are asked for.
+type machineKey struct {
+	gpu, hardware, engine, calibration string
+	links                              hardware.Links
+}
+
 // NewDeployments reads from where models and GPUs are found.
 func NewDeployments(from Sources) *Deployments {
 	return &Deployments{
 		from: from, models: map[modelKey]*models.Model{}, gpus: map[[2]string]*hardware.GPU{}, files: map[string]*Calibrations{},
-		machines: map[[4]string]*analytic.Machine{},
+		machines: map[machineKey]*analytic.Machine{},
 	}
 }
 
@@ -91,8 +97,8 @@ func (d *Deployments) quantize(m *models.Model, mix string) (*models.Model, erro
 func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name := e.Profile().Name
-	return Once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machine, error) {
+	key := machineKey{q.GPU, q.Hardware, e.Profile().Name, q.Calibration, g.Links}
+	return Once(d.machines, key, func() (*analytic.Machine, error) {
 		files, err := d.constants(q.Calibration)
 		if err != nil {
 			return nil, err
@@ -127,11 +133,11 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 
 // Prepare prepares a question.
 func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
-	ans, m, err := d.settled(ctx, q)
+	ans, of, err := d.settled(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if ans.Machine, err = ans.machine(m); err != nil {
+	if ans.Machine, err = ans.machine(of, ans.GPU); err != nil {
 		return nil, err
 	}
 	p, err := analytic.NewPredictor(&ans.Case)
@@ -140,15 +146,18 @@ func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, er
 
 // Answer computes what was asked.
 func (d *Deployments) Answer(ctx context.Context, q *Question) (*Answer, error) {
-	ans, all, err := d.settled(ctx, q)
+	ans, of, err := d.settled(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return ans, ans.explain(all)
+	return ans, ans.explain(of)
 }
 
-// settled is the case of a question, and the GPU with its engine that it runs on.
-func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, *analytic.Machine, error) {
+// A maker makes a GPU with the engine of a question.
+type maker func(*hardware.GPU) (*analytic.Machine, error)
+
+// settled is the case of a question, and what makes the machine that it runs on.
+func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, maker, error) {
 	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: d.quantize}
 	var err error
 	if ans.Model, err = d.Model(ctx, q.Model, q.Offline, q.Lenient); err != nil {
@@ -157,12 +166,12 @@ func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, *analy
 	if ans.GPU, err = d.GPU(q.GPU, q.Hardware); err != nil {
 		return nil, nil, err
 	}
+	ans.GPU = ans.GPU.Linked(q.Links)
 	runs, err := ans.settle()
 	if err != nil {
 		return nil, nil, UsageError{err}
 	}
-	all, err := d.machinesOf(q, ans.GPU, runs)
-	return ans, all, err
+	return ans, func(g *hardware.GPU) (*analytic.Machine, error) { return d.machinesOf(q, g, runs) }, nil
 }
 
 // noCalibration asks for the defaults of the GPU's generation.
@@ -235,18 +244,18 @@ func (c *Calibrations) machines(g *hardware.GPU, e analytic.Engine) (*analytic.M
 }
 
 // machine is a machine with the shares of the peaks and of the memory that the question gives, and under its limits.
-func (ans *Answer) machine(m *analytic.Machine) (*analytic.Machine, error) {
+func (ans *Answer) machine(of maker, g *hardware.GPU) (*analytic.Machine, error) {
 	q := ans.Q
-	if q.Cap != (energy.Cap{}) {
-		var err error
+	m, err := of(g)
+	if err == nil && q.Cap != (energy.Cap{}) {
 		if m, err = m.Capped(over(q.Cap, m.Cap())); err != nil {
 			return nil, UsageError{err}
 		}
 	}
-	if q.Eff == (efficiencies{}) && q.Utilization <= 0 {
-		return m, nil
+	if err != nil || q.Eff == (efficiencies{}) && q.Utilization <= 0 {
+		return m, err
 	}
-	m, err := m.With(q.Eff.apply(m.Cal))
+	m, err = m.With(q.Eff.apply(m.Cal))
 	if err == nil && q.Utilization > 0 {
 		m.Utilization = q.Utilization
 	}

@@ -65,6 +65,7 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.IntVar(&p.MicroBatches, "micro-batches", 1,
 		"`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
+	linkFlags(f, &q.Links)
 	f.Var(shareFlag(&q.Utilization), "memory-utilization", "`share` of the GPU's memory that the engine takes")
 	capFlags(f, &q.Cap)
 	f.Var(priceFlag(&q.Price), "price", "`dollars` an hour for one GPU (default: the GPU table's)")
@@ -110,7 +111,6 @@ func (q *Question) EngineFlags(f *pflag.FlagSet) {
 	f.Var(shareFlag(&q.Eff.compute), "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag(&q.Eff.memory), "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(shareFlag(&q.Eff.link), "link-eff", "`share` of the link between GPUs (default: calibrated)")
-	f.BoolVar(&q.Eff.NoP2P, "no-p2p", false, "GPUs reach each other over PCIe through the host's memory alone")
 	f.Var(shareFlag(&q.Eff.interNode), "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
 }
 

@@ -38,6 +38,7 @@ type Planned struct {
 	cap                   energy.Cap
 	hardware, calibration string
 	offline               bool
+	links                 hardware.Links
 }
 
 // Catalogs are sources that know all GPUs.
@@ -80,6 +81,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.IntVar(&q.Top, "top", 10, "show the best `N` rows; 0 for all")
 	f.IntVar(&q.PerGPU, "per-gpu", 1, "show at most `N` rows of a model on a GPU; 0 for any number")
 	capFlags(f, &o.cap)
+	linkFlags(f, &o.links)
 	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	CalibrationFlag(f, &o.calibration)
 	f.BoolVar(&o.offline, "offline", false, "never use the network")
@@ -286,7 +288,7 @@ func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {
 		return nil, err
 	}
 	if !o.Given("gpus") {
-		return table.All(), nil
+		return o.linked(table.All())
 	}
 	if len(o.gpus) == 0 {
 		return nil, Usage("--gpus: want one or more, as h100,l40s; without the flag all are tried")
@@ -300,6 +302,22 @@ func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {
 		if !slices.ContainsFunc(all, func(other hardware.GPU) bool { return other.Key == g.Key }) {
 			all = append(all, g)
 		}
+	}
+	return o.linked(all)
+}
+
+// linked are GPUs on hosts with the links that were asked for, which some of them have to have a use for.
+func (o *Planned) linked(all []hardware.GPU) ([]hardware.GPU, error) {
+	for _, c := range hardware.LinkChoices() {
+		var l hardware.Links
+		*c.Of(&l) = true
+		uses := func(g hardware.GPU) bool { return !g.SameRoutes(g.Linked(l), []int{2}) }
+		if o.Given(c.Name) && !slices.ContainsFunc(all, uses) {
+			return nil, UsageError{idleLink(c.Name)}
+		}
+	}
+	for i := range all {
+		all[i] = *all[i].Linked(o.links)
 	}
 	return all, nil
 }

@@ -21,6 +21,7 @@ type Estimate struct {
 	GPUName      string // GPU as the user gave it
 	SchemeReason string // why these formats were taken
 	EngineReason string // why this engine was taken, empty where it was asked for
+	Links        string // how its GPUs are taken to be linked, empty where no flag would say otherwise
 	PriceSource  string // empty where no price is known
 	Load         *Load  // nil unless the steady state under one was asked for
 	Top          int    // only so many operators of each phase are shown, the longest; 0 for all

@@ -45,6 +45,9 @@ func (e *Estimate) Brief() *render.Document {
 	if lines := e.choiceLines(); len(lines) > 0 && verdict.Possible {
 		add("Try", lines...)
 	}
+	if e.Links != "" {
+		add("Links", e.Links)
+	}
 	if notes := e.briefNotes(); len(notes) > 0 {
 		add("Note", notes...)
 	}
@@ -264,7 +267,7 @@ func (e *Estimate) briefNotes() (notes []string) {
 		said = append(said, text)
 	}
 	for _, w := range e.Warnings {
-		if !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
+		if w != e.Links && !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
 			notes = append(notes, w)
 		}
 	}

@@ -110,7 +110,7 @@ func errorText(p *analytic.Phase) string {
 func (e *Estimate) gpuLine(g *hardware.GPU) string {
 	run, peak := e.Machine.Runs(e.Computes())
 	s := fmt.Sprintf("%s: %v, %v, %v dense in %v, %v", g.Name, g.Capacity(), g.Bandwidth, run.Rate(peak), run, g.TDP)
-	if g.Link > 0 {
+	if g.Joined() > 1 {
 		s += fmt.Sprintf(", %v link each way", g.Link)
 	}
 	return asked(e.GPUName, g.Name) + s

@@ -62,9 +62,15 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 	if g.Link > 0 {
 		link = fmt.Sprintf("%v each way", g.Link)
 	}
+	if g.Bridge {
+		link += fmt.Sprintf(" among %d, by a bridge sold apart (--nvlink)", g.LinkGPUs)
+	}
 	pcie := "none: the GPU is on the host's die"
 	if g.PCIe > 0 {
 		pcie = fmt.Sprintf("%v each way", g.PCIe)
+	}
+	if g.NoP2P {
+		pcie += "; the driver refuses peer access (--p2p)"
 	}
 	memory := fmt.Sprintf("%v as sold, no source gives what its driver reports,", g.Memory)
 	if m, ok := g.DriverMemory(); ok {
