@@ -14,7 +14,6 @@ import (
 
 	"llmprof/analytic/operator"
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/measure/result"
 )
@@ -225,7 +224,7 @@ func (p *Predictions) Keep(dir string) (k Kept, err error) {
 	k.SHA256, k.Written = digest(data), own.Written
 	k.File = filepath.Join(dir, result.PredictionsName(k.SHA256))
 	if err := atomicfile.WriteFile(k.File, data, 0o666); err != nil {
-		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, fileerror.Cause(err))
+		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, input.Cause(err))
 	}
 	return k, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/hardware"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/calibrate/tables"
@@ -26,7 +25,7 @@ func (a *app) importTables(c *fitting) error {
 		return err
 	}
 	if _, err := os.Stat(c.imports); err != nil {
-		return fmt.Errorf("--import %s: %w", c.imports, fileerror.Cause(err))
+		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))
 	}
 	table, err := a.GPUs(c.hardware)
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"golang.org/x/term"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
@@ -85,7 +84,7 @@ type standard struct{ to io.Writer }
 func (s standard) Write(p []byte) (int, error) {
 	n, err := s.to.Write(p)
 	if err != nil {
-		err = fmt.Errorf("standard output: %w", fileerror.Cause(err))
+		err = fmt.Errorf("standard output: %w", input.Cause(err))
 	}
 	return n, err
 }

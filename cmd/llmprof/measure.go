@@ -12,7 +12,7 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
-	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	"llmprof/measure/native/process"
@@ -154,7 +154,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.records != "" {
 		file, err := os.Create(t.records)
 		if err != nil {
-			return fmt.Errorf("writing %s: %w", t.records, fileerror.Cause(err))
+			return fmt.Errorf("writing %s: %w", t.records, input.Cause(err))
 		}
 		defer file.Close() // a line that cannot be written is an error of the measurement
 		lab.Records = file

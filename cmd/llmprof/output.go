@@ -17,7 +17,7 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
@@ -266,7 +266,7 @@ func writable(file string) error {
 		return nil
 	}
 	if err := atomicfile.Probe(file); err != nil {
-		return fmt.Errorf("writing %s: %w", file, fileerror.Cause(err))
+		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
 	}
 	return nil
 }
@@ -302,10 +302,10 @@ func (o *output) style(a *app) render.Style {
 func writeFile(path string, data []byte) error {
 	f, err := atomicfile.Replace(path, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, fileerror.Cause(err))
+		return fmt.Errorf("writing %s: %w", path, input.Cause(err))
 	}
 	if _, err := f.Write(data); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, fileerror.Cause(err)), f.Drop())
+		return errors.Join(fmt.Errorf("writing %s: %w", path, input.Cause(err)), f.Drop())
 	}
 	return f.Keep()
 }

@@ -19,7 +19,6 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/internal/spelling"
 	"llmprof/measure/result"
@@ -349,7 +348,7 @@ func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredO
 
 func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
 	if _, err := os.Stat(d.measured); err != nil {
-		return nil, fmt.Errorf("--measured %s: %w", d.measured, fileerror.Cause(err))
+		return nil, fmt.Errorf("--measured %s: %w", d.measured, input.Cause(err))
 	}
 	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
 	if d.Model != "" {

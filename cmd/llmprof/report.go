@@ -20,7 +20,6 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/measure/result"
@@ -167,7 +166,7 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 		return err
 	}
 	if err := os.Mkdir(folder, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the folder %s: %w", folder, fileerror.Cause(err))
+		return fmt.Errorf("making the folder %s: %w", folder, input.Cause(err))
 	}
 	for name, data := range pictures {
 		if err := writeFile(filepath.Join(folder, name), data); err != nil {
@@ -215,7 +214,7 @@ func readStored(file string) (stored, error) {
 	s := stored{file: file}
 	data, err := input.Read(file, result.MaxBytes)
 	if err != nil {
-		return s, fmt.Errorf("--results %s: %w", file, fileerror.Cause(err))
+		return s, fmt.Errorf("--results %s: %w", file, input.Cause(err))
 	}
 	var head struct {
 		Schema string `json:"schema"`

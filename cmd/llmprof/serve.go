@@ -141,7 +141,7 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 
 func writePage(folder string, files map[string][]byte) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("--static %s: %w", folder, fileerror.Cause(err))
+		return fmt.Errorf("--static %s: %w", folder, input.Cause(err))
 	}
 	for name, text := range files {
 		if err := writeFile(filepath.Join(folder, name), text); err != nil {

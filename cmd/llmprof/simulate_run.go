@@ -12,7 +12,6 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/plots"
 	"llmprof/serving"
@@ -139,7 +138,7 @@ func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 	f, _, err := input.Open(s.trace)
 	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, fileerror.Cause(err))
+		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
 	}
 	defer f.Close()
 	o := replay.Options{Speed: s.speed, Unit: s.unit, Block: s.block}
@@ -190,7 +189,7 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	}
 	f, err := atomicfile.Replace(s.records, 0o666)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--records %s: %w", s.records, fileerror.Cause(err))
+		return nil, nil, fmt.Errorf("--records %s: %w", s.records, input.Cause(err))
 	}
 	b := bufio.NewWriter(f)
 	return json.NewEncoder(b), func(keep bool) error {

@@ -19,7 +19,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 	"llmprof/plan/sweep"
 )
 
@@ -240,7 +240,7 @@ func (a *app) whole(file string, join func(io.Writer) error) (err error) {
 	}
 	f, err := atomicfile.Replace(file, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, fileerror.Cause(err))
+		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
 	}
 	if err := join(f); err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", file, err), f.Drop())

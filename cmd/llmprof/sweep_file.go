@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/plan/sweep"
 )
@@ -55,7 +54,7 @@ func (o *gridOrder) open(key, head string, form sweep.Format) (f *gridFile, err 
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", o.file, fileerror.Cause(err))
+		return nil, fmt.Errorf("writing %s: %w", o.file, input.Cause(err))
 	}
 	return f, nil
 }
@@ -64,7 +63,7 @@ func (o *gridOrder) open(key, head string, form sweep.Format) (f *gridFile, err 
 func (f *gridFile) resume(from uint64) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
+		return fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
 	}
 	text, err := input.Read(restName(f.name), 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +85,7 @@ func (f *gridFile) resume(from uint64) error {
 	}
 	f.begin = rest.Bytes
 	if err := f.Truncate(f.begin); err != nil {
-		return fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
+		return fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
 	}
 	_, err = f.Seek(f.begin, io.SeekStart)
 	return err
@@ -111,7 +110,7 @@ func (f *gridFile) look(from uint64) error {
 	}
 	switch {
 	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("reading %s: %w", f.name, fileerror.Cause(err))
+		return fmt.Errorf("reading %s: %w", f.name, input.Cause(err))
 	case rows > from:
 		return fmt.Errorf("%s has %d rows, more than the %d points before --from", f.name, rows, from)
 	}
@@ -141,7 +140,7 @@ func (f *gridFile) finish(s *sweep.Summary, form sweep.Format, failed error) err
 		err = f.note(s, failed)
 	}
 	if err != nil {
-		err = fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
+		err = fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
 	}
 	return errors.Join(failed, err)
 }

@@ -5,9 +5,7 @@
 package fileerror
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -42,14 +40,6 @@ func (e *Error) Error() string {
 		excerpt = Excerpt(shown, 1, 1)
 	}
 	return fmt.Sprintf("%s:%d:%d: %s\n%s", e.File, e.Line, max(e.Column, 1), e.Problem, excerpt)
-}
-
-// Cause is what the system said of a file, without the file's name: the user may not have given it.
-func Cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // mostProblem is how much of a problem a message repeats, and mostLine of a line.

@@ -14,8 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"llmprof/internal/fileerror"
 )
 
 // Open opens a regular file and says how many bytes it has. A pipe or a device may
@@ -100,7 +98,7 @@ func read(path string, most int64) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, 0, min(size, most)+bytes.MinRead))
 	switch _, err := out.ReadFrom(io.LimitReader(from, most+1)); {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, fileerror.Cause(err))
+		return nil, fmt.Errorf("%s: %w", path, Cause(err))
 	case int64(out.Len()) > most:
 		return nil, tooLarge(path, most)
 	}
@@ -109,6 +107,14 @@ func read(path string, most int64) ([]byte, error) {
 
 func tooLarge(path string, most int64) error {
 	return fmt.Errorf("%s is larger than %s, the most that is read of such a file", path, Size(most))
+}
+
+// Cause is what the system said of a file, without the file's name: the user may not have given it.
+func Cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // Size is a number of bytes for people, in two digits: 8.4 MB.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/measure/result"
 )
@@ -29,10 +28,10 @@ const mostFailure = 4 << 20
 
 func (s Store) open() error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return fmt.Errorf("the results folder %s: %w", s.Dir, fileerror.Cause(err))
+		return fmt.Errorf("the results folder %s: %w", s.Dir, input.Cause(err))
 	}
 	if err := atomicfile.Probe(filepath.Join(s.Dir, "probe")); err != nil {
-		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, fileerror.Cause(err))
+		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, input.Cause(err))
 	}
 	return nil
 }

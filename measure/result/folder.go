@@ -16,7 +16,6 @@ import (
 	"sync"
 
 	"llmprof/internal/concurrent"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 )
 
@@ -98,7 +97,7 @@ func Files(dir string) ([]string, error) {
 func ReadFolder(dir string) ([]*Result, error) {
 	files, err := Files(dir)
 	if err != nil {
-		return nil, fmt.Errorf("no results in the folder %s: %w", dir, fileerror.Cause(err))
+		return nil, fmt.Errorf("no results in the folder %s: %w", dir, input.Cause(err))
 	}
 	read, errs := make([]*Result, len(files)), make([]error, len(files))
 	concurrent.Each(len(read), func(i int) { read[i], errs[i] = readNamed(files[i]) })

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"llmprof/internal/atomicfile"
-	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 )
 
@@ -96,7 +95,7 @@ func (f *Folder) Claim(write bool) error {
 		}
 		return nil
 	case err != nil:
-		why = fmt.Sprintf("its %s, which says what they are, cannot be read: %v", keyFile, fileerror.Cause(err))
+		why = fmt.Sprintf("its %s, which says what they are, cannot be read: %v", keyFile, input.Cause(err))
 	default:
 		var before Key
 		if err := errors.Join(limits.JSON(string(text)), json.Unmarshal(text, &before)); err != nil {
