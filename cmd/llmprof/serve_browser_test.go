@@ -534,7 +534,7 @@ func TestPageKeyboard(t *testing.T) {
 	var reached []string
 	p.eval(t, `document.activeElement.blur(); window.scrollTo(0, 0); 0`, nil)
 	seen := map[string]bool{}
-	for range 60 {
+	for range 70 {
 		var id string
 		p.do(t, chromedp.KeyEvent(kb.Tab))
 		p.eval(t, `document.activeElement.id || document.activeElement.name || ""`, &id)
