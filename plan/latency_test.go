@@ -10,7 +10,7 @@ import (
 // prompts beside its decodes and with some replicas that only prefill, however many replicas share experts.
 func TestBoundsOfLatency(t *testing.T) {
 	near, tried := 0, 0
-	for s, c := range deployments(t, Latency, testkit.Cases(24, 1500)) {
+	for s, c := range deployments(t, Latency, testkit.Cases(24, 700)) {
 		q := s.q
 		most := s.mostUnits(c, none)
 		check := func(what string, r *Row, ok bool, least float64) {
