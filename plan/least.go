@@ -294,7 +294,7 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	if n == 0 {
 		return 0
 	}
-	less := 0.98 // the truth is up to 1.2 % below the bound in random cases, and 8.3 % of pipelines (TestBoundsOfLatency)
+	less := 0.98                                 // the truth is up to 1.2 % below the bound in random cases, and 8.3 % of pipelines (TestBoundsOfLatency)
 	if c.Split.PP > 1 || c.Split.sharing() > 1 { // as it is where replicas share experts
 		less = 0.91
 	}
