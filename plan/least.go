@@ -294,8 +294,9 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	if n == 0 {
 		return 0
 	}
-	less := 0.98                                 // the truth is up to 1.2 % below the bound in random cases, and 8.3 % of pipelines (TestBoundsOfLatency)
-	if c.Split.PP > 1 || c.Split.sharing() > 1 { // as it is where replicas share experts
+	// The truth is up to 1.2 % below the bound in random cases, and 8.3 % of pipelines (TestBoundsOfLatency), as where replicas share experts.
+	less := 0.98
+	if c.Split.PP > 1 || c.Split.sharing() > 1 {
 		less = 0.91
 	}
 	c.mixed = (c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/replicas, w.prompt.Time)).Times(less)
