@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"math/rand/v2"
 	"slices"
 )
 
@@ -50,11 +51,12 @@ func (f *flow) full(generations int) (w *path, steps float64) {
 	n := min(max(generations*f.most, fewestFull), mostJobs)
 	all := f.drawJobs(n)
 	defer jobBuffers.Put(all)
+	ages := rand.New(rand.NewPCG(2, 2))
 	for i := range *all {
 		v := &(*all)[i]
 		steps += float64(v.steps) / float64(n)
-		if i < f.most { // the first ones are of all ages
-			v.done = int32(float64(v.steps) * float64(i) / float64(f.most))
+		if i < f.most { // the first ones are of all ages, at random: even ages would let one begin just when one ends
+			v.done = int32(float64(v.steps) * ages.Float64())
 		}
 	}
 	w = f.newPath(*all)
