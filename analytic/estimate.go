@@ -166,10 +166,12 @@ func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode 
 	}
 	r := runner{p: p, detail: d, budget: maxSteps}
 	r.prefill(&prefill, w)
+	prefill.limited = p.machine.LimitSlope(&prefill.Load)
 	parts := float64(p.Par.MicroBatches)
 	p.limit(&prefill, parts, true)
 	if w.GenLen > 1 {
 		r.sum(&decode, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1, Times: 1})
+		decode.limited = p.machine.LimitSlope(&decode.Load)
 		p.limit(&decode, parts, false)
 	}
 	if prefill.clock.Unmet || decode.clock.Unmet {

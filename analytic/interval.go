@@ -1,9 +1,7 @@
 package analytic
 
 import (
-	"maps"
 	"math"
-	"slices"
 
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
@@ -28,8 +26,14 @@ type basis struct {
 	slow    []slowEnd // uncertain constants
 }
 
-// A slowEnd is by how much longer the terms take that constants stretch, each at the slow end of its interval, all of them together.
-type slowEnd map[roofline.Constant]float64
+// A slowEnd is constants at the slow end of their interval, all of them together.
+type slowEnd []longer
+
+// A longer is by how much longer the terms take that a constant stretches.
+type longer struct {
+	constant roofline.Constant
+	by       float64
+}
 
 // rest makes the intervals of a machine rest on a calibration.
 func (m *Machine) rest(f *hardware.CalibrationFile) error {
@@ -52,16 +56,15 @@ func (m *Machine) rest(f *hardware.CalibrationFile) error {
 }
 
 // slower is by how much longer the terms of each constant take that differs from the machine's.
-func (m *Machine) slower(other *roofline.Constants) slowEnd {
-	s := slowEnd{}
+func (m *Machine) slower(other *roofline.Constants) (s slowEnd) {
 	for _, k := range roofline.All() {
 		base := m.Cal.Constants[k]
 		switch {
 		case other[k] == base || base == 0:
 		case k.Info().Quantity == roofline.Share:
-			s[k] = base/other[k] - 1
+			s = append(s, longer{k, base/other[k] - 1})
 		default:
-			s[k] = other[k]/base - 1
+			s = append(s, longer{k, other[k]/base - 1})
 		}
 	}
 	return s
@@ -72,8 +75,8 @@ func (m *Machine) slower(other *roofline.Constants) slowEnd {
 func (b *basis) spread(t *total) (off float64) {
 	for _, s := range b.slow {
 		var more unit.Seconds
-		for _, k := range slices.Sorted(maps.Keys(s)) {
-			more += t.slopes.By[k].Times(s[k])
+		for _, x := range s {
+			more += t.slopes.By[x.constant].Times(x.by)
 		}
 		off = math.Hypot(off, float64(more/t.Expected))
 	}

@@ -14,6 +14,7 @@ type Predictor struct {
 	price     unit.DollarsPerHour
 	layers    int
 	footprint operator.Footprint
+	doubts    []doubt
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
@@ -36,6 +37,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Allocate != nil {
 		p.footprint.Allocate(e.Allocate(&p.Rank, g), float64(c.Machine.Budget))
 	}
+	p.doubts = p.doubtsOf()
 	return p, nil
 }
 

@@ -156,8 +156,11 @@ func (w *walk) kernel(k *Kernel, c *roofline.Cost) (t timing) {
 
 // host adds the time of the host to that of the kernels of a step, and works out the stages of a pipeline.
 func (w *walk) host(t *total, s *operator.Step) {
-	p := w.p
-	p.launch(&t.timing, &t.slopes, s)
+	p, slopes := w.p, &t.slopes
+	if w.detail < estimate {
+		slopes = nil
+	}
+	p.launch(&t.timing, slopes, s)
 	after := p.afterStep(s)
 	t.exposed = after.sum()
 	if w.apart {
@@ -167,7 +170,7 @@ func (w *walk) host(t *total, s *operator.Step) {
 		}
 		t.stage[len(t.stage)-1].waitsForHost(&after, nil)
 	}
-	t.waitsForHost(&after, &t.slopes)
+	t.waitsForHost(&after, slopes)
 }
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no less than

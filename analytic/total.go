@@ -105,7 +105,6 @@ func (t *timing) slow(m *Machine) {
 // GPU of which draws more than its power limit.
 func (p *Predictor) limit(t *total, parts float64, prefill bool) {
 	m := p.machine
-	t.limited = m.LimitSlope(&t.Load)
 	t.slow(m)
 	t.throttleSlopes(m.Throttle)
 	for i := range t.stage[:t.numStages] {

@@ -104,8 +104,8 @@ type doubt struct {
 	why string
 }
 
-// doubts are the errors of the phases of a case that nothing measured speaks for.
-func (p *Predictor) doubts() (all []doubt) {
+// doubtsOf are the errors of the phases of a case that nothing measured speaks for.
+func (p *Predictor) doubtsOf() (all []doubt) {
 	m, e := p.machine, p.machine.Engine.Profile()
 	if !m.tables() {
 		return nil
@@ -132,12 +132,12 @@ func (p *Predictor) doubts() (all []doubt) {
 
 // recurs reports whether an engine's kernels of a recurrence, over prompts and of one token, have constants of their own.
 func (m *Machine) recurs(s *models.Scan) bool {
-	return s.Kind == models.GatedDelta && !s.ChannelDecay && m.prices.Own(roofline.ScanCompute) && m.prices.Own(roofline.ScanStepMemory)
+	return s.DeltaPerHead() && m.prices.Own(roofline.ScanCompute) && m.prices.Own(roofline.ScanStepMemory)
 }
 
 // Unmeasured says of what nothing was measured that the estimates of a case rest on.
 func (p *Predictor) Unmeasured() (why []string) {
-	for _, d := range p.doubts() {
+	for _, d := range p.doubts {
 		why = append(why, d.why)
 	}
 	return why
@@ -167,7 +167,7 @@ func (p *Predictor) within(t *total, generation float64) ends {
 		both = both.add(unmeasured)
 		both = ends{max(both.low, generation), max(both.high, generation)}
 	}
-	for _, d := range p.doubts() {
+	for _, d := range p.doubts {
 		both = both.add(d.ends)
 	}
 	return both

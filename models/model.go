@@ -204,6 +204,9 @@ type Scan struct {
 // StateElements is the number of values of the recurrent state of one sequence.
 func (s Scan) StateElements() int64 { return int64(s.Heads) * int64(s.HeadDim) * int64(s.StateDim) }
 
+// DeltaPerHead reports whether it is a gated delta net with one decay a head, as the kernels that operator tables have.
+func (s Scan) DeltaPerHead() bool { return s.Kind == GatedDelta && !s.ChannelDecay }
+
 // Width is the number of values that the recurrence puts out for a token.
 func (s Scan) Width() float64 { return float64(s.Heads) * float64(s.HeadDim) }
 

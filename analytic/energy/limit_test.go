@@ -33,11 +33,11 @@ func under(t *testing.T, c *analytic.Case, set energy.Cap) *analytic.Case {
 // A measured is a series of a model on a GPU under power limits, the highest last.
 type measured struct {
 	name   string
-	within float64 // of the speed, relative to that at the highest limit
+	within float64 // largest error of the speed, relative to that at the highest limit
 	model  string
-	mix    string // of llama.cpp, else the weights are in INT4
+	mix    string // quantization of llama.cpp; "" for weights in INT4
 	gpu    string
-	tokens float64 // of a step: those that are drafted, and one
+	tokens float64 // tokens that a step verifies: those that are drafted, and one
 	tp     int
 }
 

@@ -34,14 +34,14 @@ func mixes(t operator.Type) bool {
 
 // gatedDelta reports whether a block is a gated delta net with one decay a head, which the operator tables have.
 func gatedDelta(b *models.Block) bool {
-	return b != nil && b.Scan != nil && b.Scan.Kind == models.GatedDelta && !b.Scan.ChannelDecay
+	return b != nil && b.Scan != nil && b.Scan.DeltaPerHead()
 }
 
 // A scanHost is how a server runs recurrences, as its Python code has it. The operator tables have the kernels of the gated delta rule from
 // normed queries and keys to the results; what prepares and stores them is not in them. A kernel of Triton's counts
 // as two launches of the host, for its JITFunction binds and specializes the arguments in Python before a launcher takes them.
 type scanHost struct {
-	prompt func(*analytic.Lowering) scanLaunches // of the gated delta rule over prompts
+	prompt func(*analytic.Lowering) scanLaunches // gives the launches of the gated delta rule over prompts
 	pieces float64                               // kernels in the CUDA graphs around the gated delta rule, the gated norm among them
 }
 

@@ -65,8 +65,8 @@ func TestRecurrenceLaunches(t *testing.T) {
 	}
 }
 
-// TestRecurrenceClasses holds that convolutions and the gated delta rule have classes of their own, and that state-space models do not have
-// those of the rule.
+// TestRecurrenceClasses holds that convolutions and the gated delta rule have classes of their own, which state-space models do
+// not share.
 func TestRecurrenceClasses(t *testing.T) {
 	for _, x := range []struct {
 		model  string

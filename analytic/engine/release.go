@@ -31,7 +31,7 @@ type patch struct {
 	apply       func(e *Engine, at version)
 }
 
-// of reports whether a release has the patch.
+// of reports whether a release has a patch.
 func (p *patch) of(v version) bool {
 	return !v.before(p.from) && (p.until == version{} || v.before(p.until))
 }

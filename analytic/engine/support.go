@@ -120,12 +120,6 @@ func unfit(s *analytic.Support, g *hardware.GPU) string {
 	return ""
 }
 
-// RunsOn reports whether the engine of a name runs any model on a GPU.
-func RunsOn(name string, g *hardware.GPU) bool {
-	e, err := Parse(name)
-	return err == nil && unfit(&e.Profile().Support, g) == ""
-}
-
 // The vendors of GPUs.
 const (
 	nvidia = "nvidia"
