@@ -274,7 +274,8 @@ func ggmlExperts(l *analytic.Lowering, i int) {
 		k.Work.Vector = unit.FLOPs(weights * o.Shape.Pairs * single(o, 1))
 		return
 	}
-	few := o.Shape.Pairs * vecRows / tokens * single(o, 1) // If tiles were faster for fewer tokens, they would be taken there.
+	_, pairs := l.Step.Chosen(&o.Shape, vecRows)
+	few := pairs * single(o, 1) // If tiles were faster for fewer tokens, they would be taken there.
 	k.Work.Vector = unit.FLOPs(weights * max(few, o.Shape.Hit*tiled(o, o.Shape.Pairs/o.Shape.Hit, leastExpert)))
 }
 
