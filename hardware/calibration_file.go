@@ -27,12 +27,12 @@ type CalibrationFile struct {
 	DType   unit.Format         `toml:"dtype"`   // format of GEMMs and attention
 	TP      []int               `toml:"tp"`      // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time           `toml:"made"`
-	Version string              `toml:"llmprof"`  // version of llmprof
+	Version string              `toml:"llmprof"` // version of llmprof
+	Notes   []string            `toml:"notes"`
 	Tools   map[string]string   `toml:"versions"` // versions: driver, cuda, torch, ...
 	Device  CalibratedDevice    `toml:"device"`
 	Values  map[string]Value    `toml:"-"`        // constants by their keys
 	HeldOut map[string]Residual `toml:"held_out"` // errors of rows left out of the fit, by the key of the constant that bounds them
-	Notes   []string            `toml:"notes"`
 
 	Tables    *Tables              `toml:"tables"`    // tables that rows were imported from; nil where they were measured
 	Operators map[string]Operators `toml:"operators"` // imported rows, by the section of their constants

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -22,16 +23,30 @@ type calibrationWriter struct{ strings.Builder }
 
 func (w *calibrationWriter) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 
-// pairs writes keys, each followed by its value, but for those whose value is zero.
-func (w *calibrationWriter) pairs(all ...any) {
-	for i := 0; i < len(all); i += 2 {
-		if !reflect.ValueOf(all[i+1]).IsZero() {
-			w.line("%s = %s", all[i], encoded(all[i+1]))
+// fields writes the keys of a struct, but for those whose value is zero and for tables.
+func (w *calibrationWriter) fields(of any) {
+	for key, v := range tomlFields(reflect.ValueOf(of).Elem()) {
+		table := v.Kind() == reflect.Map || v.Kind() == reflect.Pointer || v.Type() == reflect.TypeFor[CalibratedDevice]()
+		if !table && !v.IsZero() {
+			w.line("%s = %s", key, encoded(v.Interface()))
 		}
 	}
 }
 
-// encoded is a value as the library encodes it, a quantity with its unit.
+// table writes a table of entries, if there are any, in the order of their constants.
+func table[V any](w *calibrationWriter, head string, entries map[string]V) {
+	if len(entries) > 0 {
+		w.line("%s", head)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
+		return cmp.Or(cmp.Compare(roofline.ConstantOf(a), roofline.ConstantOf(b)), cmp.Compare(a, b))
+	}) {
+		w.line("%s = %s", encoded(key), encoded(entries[key]))
+	}
+}
+
+// encoded is a value as the library encodes it, a quantity with its unit, a number with four digits, a struct in a line, and each
+// item of a list but those of numbers in a line of its own.
 func encoded(v any) string {
 	switch x := v.(type) {
 	case time.Time: // the library encodes it, though it is a Stringer
@@ -39,13 +54,36 @@ func encoded(v any) string {
 		v = x.String()
 	case string:
 		v = strings.ToValidUTF8(x, "?")
+	case float64:
+		return strconv.FormatFloat(x, 'g', 4, 64)
+	default:
+		if text, ok := composed(reflect.ValueOf(v)); ok {
+			return text
+		}
 	}
 	text, _ := toml.Marshal(map[string]any{"v": v}) // it fails for types that no file has
 	return strings.TrimSuffix(strings.TrimPrefix(string(text), "v = "), "\n")
 }
 
-// number has four digits.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+// composed is a struct or a list as encoded.
+func composed(v reflect.Value) (text string, ok bool) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		var all []string
+		for key, field := range tomlFields(v) {
+			if field.Kind() != reflect.Interface || !field.IsNil() {
+				all = append(all, key+" = "+encoded(reflect.Indirect(field).Interface()))
+			}
+		}
+		return "{" + strings.Join(all, ", ") + "}", true
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Int:
+		for i := range v.Len() {
+			text += "  " + encoded(v.Index(i).Interface()) + ",\n"
+		}
+		return "[\n" + text + "]", true
+	}
+	return "", false
+}
 
 // Text is the file as people read it; ParseCalibration reads it back. Numbers
 // have four digits, which is more than any of them is worth.
@@ -53,54 +91,22 @@ func (f *CalibrationFile) Text() string {
 	var w calibrationWriter
 	w.line("# What one kind of GPU reaches in practice, measured by llmprof calibrate. docs/calibration.md says what each")
 	w.line("# constant is. uncertainty is half of the 95 %% interval; n counts the rows that determine the constant, 0 for none.")
-	w.pairs("schema", CalibrationSchema, "name", f.Name, "gpu", f.GPU, "engine", f.Engine, "kernels", f.Kernels,
-		"dtype", f.DType, "tp", f.TP, "made", f.Made.UTC().Truncate(time.Second), "llmprof", f.Version)
-	if len(f.Notes) > 0 {
-		w.line("notes = [")
-		for _, n := range f.Notes {
-			w.line("  %s,", encoded(n))
-		}
-		w.line("]")
-	}
-	if len(f.Tools) > 0 {
-		w.line("\n[versions]")
-		for _, name := range slices.Sorted(maps.Keys(f.Tools)) {
-			w.line("%s = %s", encoded(name), encoded(f.Tools[name]))
-		}
-	}
+	t := calibrationText{CalibrationSchema, *f}
+	t.Made = f.Made.UTC().Truncate(time.Second)
+	w.fields(&t)
+	table(&w, "\n[versions]", f.Tools)
 	left := "a third at a time"
-	if t := f.Tables; t != nil {
+	if f.Tables != nil {
 		left = "half of the shapes"
 		w.line("\n# The published tables of operator times that the constants were fitted to.\n[tables]")
-		w.pairs("package", t.Package, "version", t.Version, "licence", t.Licence)
-		w.line("files = [")
-		for _, file := range t.Files {
-			w.line("  {path = %s, sha256 = %s, rows = %d},", encoded(file.Path), encoded(file.SHA256), file.Rows)
-		}
-		w.line("]")
+		w.fields(f.Tables)
 	}
-	d := &f.Device
 	w.line("\n# The board, and the peaks of the data sheet that the shares are of. What is missing was not recorded.\n[device]")
-	w.pairs("name", d.Name, "memory", d.Memory, "power_limit", d.PowerLimit, "clock", d.Clock,
-		"memory_clock", d.MemoryClock, "peak", d.Peak, "bandwidth", d.Bandwidth)
+	w.fields(&f.Device)
 	w.values(f.Values)
-	if len(f.HeldOut) > 0 {
-		w.line("\n# Errors of rows that were left out of the fit, %s, as shares of their time.\n[held_out]", left)
-		for _, c := range roofline.All() {
-			if h, ok := f.HeldOut[c.String()]; ok {
-				w.line("%s = {n = %d, median = %s, p90 = %s}", encoded(c.String()), h.N, number(h.Median), number(h.P90))
-			}
-		}
-	}
-	if len(f.Operators) > 0 {
-		w.line("\n# Errors of the rows of each section as shares of their time: fitted is the median with the constants above; median\n# and " +
-			"p90 are of the rows whose shapes were left out, by constants fitted to the other half of the shapes.\n[operators]")
-		for _, section := range slices.Sorted(maps.Keys(f.Operators)) {
-			o := f.Operators[section]
-			w.line("%s = {n = %d, fitted = %s, held_out = %d, median = %s, p90 = %s}", encoded(section), o.N, number(o.Fitted), o.HeldOut,
-				number(o.Median), number(o.P90))
-		}
-	}
+	table(&w, "\n# Errors of rows that were left out of the fit, "+left+", as shares of their time.\n[held_out]", f.HeldOut)
+	table(&w, "\n# Errors of the rows of each section as shares of their time: fitted is the median with the constants above; median\n# and "+
+		"p90 are of the rows whose shapes were left out, by constants fitted to the other half of the shapes.\n[operators]", f.Operators)
 	return w.String()
 }
 
@@ -118,15 +124,17 @@ func (w *calibrationWriter) values(values map[string]Value) {
 			w.line("\n# %s.\n[%s]", sectionHeads()[section], section)
 			last = section
 		}
-		write := number
-		if k.Quantity.Timed() {
-			write = func(v float64) string { return encoded(unit.Seconds(v).String()) }
+		quantity := func(v float64) any {
+			if k.Quantity.Timed() {
+				return unit.Seconds(v)
+			}
+			return v
 		}
-		uncertainty := ""
+		text := valueText{Value: quantity(v.Value), N: &v.N, From: v.From}
 		if v.N >= 2 {
-			uncertainty = "uncertainty = " + write(v.Uncertainty) + ", "
+			text.Uncertainty = quantity(v.Uncertainty)
 		}
-		w.line("%s = {value = %s, %sn = %d, from = %s}", key, write(v.Value), uncertainty, v.N, encoded(v.From))
+		w.line("%s = %s", key, encoded(text))
 	}
 }
 

@@ -56,22 +56,3 @@ var chunkedScan = Law{
 	},
 	Power: PowerAttention,
 }
-
-// No table has the recurrence of a state-space model over a prompt, so that constants of attention stand for it.
-var stateScan = Law{
-	Equation: "fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)), with the constants of attention",
-	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.once(k, p, AttentionCompute, AttentionMemory, AttentionFixed)
-	},
-	Power: PowerAttention,
-}
-
-// Some engines copy keys and values for every query head. Attention reads those copies at
-// another share of the bandwidth than it reads a cache without copies.
-var attentionCopied = Law{
-	Equation: "fixed + max(FLOPs / (compute × peak), bytes of the copies / (copies × bandwidth))",
-	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.once(k, p, AttentionCompute, AttentionCopies, AttentionFixed)
-	},
-	Power: PowerMemory,
-}

@@ -41,7 +41,7 @@ func TestSplitIsFastest(t *testing.T) {
 		if k.Class != GEMM || k.Scheme != Unquantized {
 			return
 		}
-		terms := LawOf(GEMM).Terms(k, &m.Peaks)
+		terms := listed(LawOf(GEMM), k, &m.Peaks)
 		whole := m.times(&terms)
 		if got, want := m.Time(k), whole.overlapped(m.exposed(GEMM, &terms)); got > want.Times(1+1e-12) {
 			t.Errorf("%+v takes %v split, %v whole", k.Shape, got, want)

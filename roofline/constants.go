@@ -1,6 +1,10 @@
 package roofline
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"strings"
+)
 
 // A Constant names one constant of the laws: what hardware, kernels and host do in
 // practice. Its zero value stands for no constant.
@@ -15,21 +19,38 @@ const NumConstants = 224
 // table has the entries of the constants.
 var table []Info
 
+// How a constant comes to its value.
+const (
+	filed    = 0         // every calibration file has it
+	optional = 1 << iota // a calibration file may leave it out
+	engine               // it belongs to an engine on its host, not to a GPU: only files of that engine have it
+	unfiled              // no calibration file has it: nothing here measures it
+)
+
 // define enters a constant. Its many calls, compiled in place, would be a hundredth of the page's program.
 //
 //go:noinline
-func define(i Info) Constant {
+func define(key string, q Quantity, how int, help string) Constant {
+	i := Info{Key: key, Help: help, Quantity: q, Optional: how&(optional|engine) != 0, Engine: how&engine != 0, Unfiled: how&unfiled != 0}
+	if q == Share {
+		i.Ideal = 1
+	}
+	return enter(i)
+}
+
+// enter adds an entry to the table.
+func enter(i Info) Constant {
 	if len(table) == 0 {
 		table = append(table, Info{}) // entry of None
 	}
-	c := Constant(len(table))
-	if i.Base != None {
-		if i.Leader == None {
-			i.Leader = c
-		}
-		table[i.Base].variants = append(table[i.Base].variants, c)
-	}
 	table = append(table, i)
+	return Constant(len(table) - 1)
+}
+
+// insteadOf lets base stand in for the constant where a calibration does not have the leader of its section; None for the constant itself.
+func (c Constant) insteadOf(base, leader Constant) Constant {
+	table[c].Base, table[c].Leader = base, cmp.Or(leader, c)
+	table[base].variants = append(table[base].variants, c)
 	return c
 }
 
@@ -74,186 +95,147 @@ type Info struct {
 
 // The constants, in the order of a calibration file.
 var (
-	GEMMCompute   = define(Info{Key: "gemm.compute", Help: "share of the matrix peak in short bursts", Ideal: 1})
-	GEMMSustained = define(Info{Key: "gemm.sustained", Help: "share of the matrix peak after seconds at the power limit", Ideal: 1,
-		Optional: true})
-	GEMMMemory = define(Info{Key: "gemm.memory", Help: "share of the memory bandwidth", Ideal: 1})
-	GEMMFixed  = define(Info{Key: "gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
-	GEMMDepth  = define(Info{Key: "gemm.depth", Help: "time of an input: a tile adds its products up one after the other", Quantity: Delay,
-		Optional: true})
-	GEMMQuantize = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often,
-		Optional: true})
-	GEMMRow     = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
-	GEMMExposed = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide " +
-		"each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
-	GEMMIdle = define(Info{Key: "gemm.tile_idle", Help: "share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, " +
-		"Ada's and those of Blackwell's graphics cards", Quantity: Shown, Optional: true})
+	GEMMCompute   = define("gemm.compute", Share, filed, "share of the matrix peak in short bursts")
+	GEMMSustained = define("gemm.sustained", Share, optional, "share of the matrix peak after seconds at the power limit")
+	GEMMMemory    = define("gemm.memory", Share, filed, "share of the memory bandwidth")
+	GEMMFixed     = define("gemm.fixed", Time, filed, "time of a launch that no size takes away")
+	GEMMDepth     = define("gemm.depth", Delay, optional, "time of an input: a tile adds its products up one after the other")
+	GEMMQuantize  = define("gemm.quantize", Often, optional, "how often activations are moved that a separate kernel quantizes")
+	GEMMRow       = define("gemm.row", Delay, optional, "time of a row that a separate kernel quantizes")
+	GEMMExposed   = define("gemm.exposed", Exposure, optional,
+		"how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of their squares' sum")
+	GEMMIdle = define("gemm.tile_idle", Shown, optional,
+		"share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards")
 
-	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Help: "what each row adds, of the time that the weights take at the bandwidth",
-		Quantity: Growth, Optional: true})
-	SkinnyGEMMFixed = define(Info{Key: "skinny_gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
+	SkinnyGEMMMemory = define("skinny_gemm.memory", Share, optional, "share of the memory bandwidth")
+	SkinnyGEMMRow    = define("skinny_gemm.row", Growth, optional, "what each row adds, of the time that the weights take at the bandwidth")
+	SkinnyGEMMFixed  = define("skinny_gemm.fixed", Time, optional, "time of a launch that no size takes away")
 
-	WGMMAMemory = define(Info{Key: "wgmma_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	WGMMAReload = define(Info{Key: "wgmma_gemm.reload", Help: "how often inputs and results are moved", Quantity: Repeats, Optional: true})
-	WGMMAFixed  = define(Info{Key: "wgmma_gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
+	WGMMAMemory = define("wgmma_gemm.memory", Share, optional, "share of the memory bandwidth")
+	WGMMAReload = define("wgmma_gemm.reload", Repeats, optional, "how often inputs and results are moved")
+	WGMMAFixed  = define("wgmma_gemm.fixed", Time, optional, "time of a launch that no size takes away")
 
-	VectorGEMMCompute = define(Info{Key: "vector_gemm.compute", Help: "share of the FP32 vector peak that products in FP32 sustain", Ideal: 1,
-		Optional: true, Engine: true, Unfiled: true, Base: GEMMCompute})
+	VectorGEMMCompute = define("vector_gemm.compute", Share, engine|unfiled,
+		"share of the FP32 vector peak that products in FP32 sustain").insteadOf(GEMMCompute, None)
 
-	MoEDecodeMemory = define(Info{Key: "moe_decode.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	MoEDecodeReload = define(Info{Key: "moe_decode.reload", Help: "time of weights that are read again, of what they take at the bandwidth",
-		Quantity: Repeats, Optional: true})
-	MoEDecodeFixed = define(Info{Key: "moe_decode.fixed", Help: "time of router, top-k and experts that no size takes away, of one sequence",
-		Quantity: Time, Optional: true})
-	MoEDecodeBatched = define(Info{Key: "moe_decode.batched",
-		Help: "time of router, top-k and experts that no size takes away, of several sequences, whose pairs are sorted by expert", Quantity: Time,
-		Optional: true})
+	MoEDecodeMemory = define("moe_decode.memory", Share, optional, "share of the memory bandwidth")
+	MoEDecodeReload = define("moe_decode.reload", Repeats, optional,
+		"time of weights that are read again, of what they take at the bandwidth")
+	MoEDecodeFixed   = define("moe_decode.fixed", Time, optional, "time of router, top-k and experts that no size takes away, of one sequence")
+	MoEDecodeBatched = define("moe_decode.batched", Time, optional,
+		"time of router, top-k and experts that no size takes away, of several sequences, whose pairs are sorted by expert")
 
-	MoEPrefillCompute = define(Info{Key: "moe_prefill.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true})
-	MoEPrefillMemory  = define(Info{Key: "moe_prefill.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	MoEPrefillPermute = define(Info{Key: "moe_prefill.permute", Help: "how often the pairs' inputs are moved", Quantity: Repeats,
-		Optional: true})
-	MoEPrefillUnpermute = define(Info{Key: "moe_prefill.unpermute", Help: "how often the pairs' results are moved", Quantity: Repeats,
-		Optional: true})
+	MoEPrefillCompute   = define("moe_prefill.compute", Share, optional, "share of the matrix peak")
+	MoEPrefillMemory    = define("moe_prefill.memory", Share, optional, "share of the memory bandwidth")
+	MoEPrefillPermute   = define("moe_prefill.permute", Repeats, optional, "how often the pairs' inputs are moved")
+	MoEPrefillUnpermute = define("moe_prefill.unpermute", Repeats, optional, "how often the pairs' results are moved")
 
-	RoutingPair   = define(Info{Key: "moe_routing.pair", Help: "time of a pair of a token and an expert", Quantity: Time, Optional: true})
-	RoutingExpert = define(Info{Key: "moe_routing.expert", Help: "time of an expert", Quantity: Time, Optional: true})
-	RoutingFixed  = define(Info{Key: "moe_routing.fixed", Help: "time that no number of pairs or experts takes away", Quantity: Time,
-		Optional: true})
+	RoutingPair   = define("moe_routing.pair", Time, optional, "time of a pair of a token and an expert")
+	RoutingExpert = define("moe_routing.expert", Time, optional, "time of an expert")
+	RoutingFixed  = define("moe_routing.fixed", Time, optional, "time that no number of pairs or experts takes away")
 
-	AttentionCompute = define(Info{Key: "attention.compute", Help: "share of the matrix peak, prefill", Ideal: 1})
-	AttentionMemory  = define(Info{Key: "attention.memory", Help: "share of the memory bandwidth, decode", Ideal: 1})
-	AttentionFixed   = define(Info{Key: "attention.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
-	AttentionRamp    = define(Info{Key: "attention.ramp", Help: "tokens of a prefill at which it reaches half of its rate", Quantity: Tokens})
-	AttentionCopies  = define(Info{Key: "attention.copies",
-		Help: "share of the memory bandwidth at which copies of the KV cache for every query head are read", Ideal: 1, Engine: true,
-		Unfiled: true})
+	AttentionCompute = define("attention.compute", Share, filed, "share of the matrix peak, prefill")
+	AttentionMemory  = define("attention.memory", Share, filed, "share of the memory bandwidth, decode")
+	AttentionFixed   = define("attention.fixed", Time, filed, "time of a launch that no size takes away")
+	AttentionRamp    = define("attention.ramp", Tokens, filed, "tokens of a prefill at which it reaches half of its rate")
+	AttentionCopies  = define("attention.copies", Share, engine|unfiled,
+		"share of the memory bandwidth at which copies of the KV cache for every query head are read")
 
-	AttentionMMACompute = define(Info{Key: "attention.mma", Help: "share of the matrix peak, prefill by mma where wgmma is the faster",
-		Ideal: 1, Optional: true, Engine: true, Unfiled: true, Base: AttentionCompute})
+	AttentionMMACompute = define("attention.mma", Share, engine|unfiled,
+		"share of the matrix peak, prefill by mma where wgmma is the faster").insteadOf(AttentionCompute, None)
 
-	AttentionTile = define(Info{Key: "attention.tile", Help: "time of a tile of queries, of which there is one at least for each sequence " +
-		"and KV head, spread over the SMs", Quantity: Delay, Optional: true})
+	AttentionTile = define("attention.tile", Delay, optional,
+		"time of a tile of queries, of which there is one at least for each sequence and KV head, spread over the SMs")
 
-	ScanCompute = define(Info{Key: "scan.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: AttentionCompute})
-	ScanMemory  = define(Info{Key: "scan.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: AttentionMemory,
-		Leader: ScanCompute})
-	ScanFixed = define(Info{Key: "scan.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
-		Base: AttentionFixed, Leader: ScanCompute})
-	ScanChunk = define(Info{Key: "scan.chunk", Help: "time of a chunk of a sequence, each of which waits for the state behind the one " +
-		"before it", Quantity: Delay, Optional: true})
+	ScanCompute = define("scan.compute", Share, optional, "share of the matrix peak").insteadOf(AttentionCompute, None)
+	ScanMemory  = define("scan.memory", Share, optional, "share of the memory bandwidth").insteadOf(AttentionMemory, ScanCompute)
+	ScanFixed   = define("scan.fixed", Time, optional, "time of a launch that no size takes away").insteadOf(AttentionFixed, ScanCompute)
+	ScanChunk   = define("scan.chunk", Delay, optional,
+		"time of a chunk of a sequence, each of which waits for the state behind the one before it")
 
-	GroupedCompute = define(Info{Key: "grouped_gemm.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: GEMMCompute})
-	GroupedMemory  = define(Info{Key: "grouped_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: GEMMMemory,
-		Leader: GroupedCompute})
-	GroupedPermute = define(Info{Key: "grouped_gemm.permute", Help: "how often inputs of all pairs of a token and an expert are moved",
-		Quantity: Often, Optional: true})
-	GroupedExpert = define(Info{Key: "grouped_gemm.expert",
-		Help: "time of a tile of an expert, or of an expert that tokens are sent to where tiles are not known", Quantity: Delay, Optional: true})
-	GroupedFixed = define(Info{Key: "grouped_gemm.fixed", Help: "time of a product of the experts that no size takes away", Quantity: Time,
-		Optional: true, Base: GEMMFixed, Leader: GroupedCompute})
+	GroupedCompute = define("grouped_gemm.compute", Share, optional, "share of the matrix peak").insteadOf(GEMMCompute, None)
+	GroupedMemory  = define("grouped_gemm.memory", Share, optional, "share of the memory bandwidth").insteadOf(GEMMMemory, GroupedCompute)
+	GroupedPermute = define("grouped_gemm.permute", Often, optional, "how often inputs of all pairs of a token and an expert are moved")
+	GroupedExpert  = define("grouped_gemm.expert", Delay, optional,
+		"time of a tile of an expert, or of an expert that tokens are sent to where tiles are not known")
+	GroupedFixed = define("grouped_gemm.fixed", Time, optional,
+		"time of a product of the experts that no size takes away").insteadOf(GEMMFixed, GroupedCompute)
 
-	ElementwiseCompute = define(Info{Key: "element.compute", Help: "share of the FP32 vector peak", Ideal: 1})
-	ElementwiseMemory  = define(Info{Key: "element.memory", Help: "share of the memory bandwidth", Ideal: 1})
-	ElementwiseFixed   = define(Info{Key: "element.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
-	ElementwiseUnfused = define(Info{Key: "element.unfused", Help: "share of the memory bandwidth, of an engine that does not fuse", Ideal: 1,
-		Optional: true, Engine: true, Unfiled: true, Base: ElementwiseMemory})
+	ElementwiseCompute = define("element.compute", Share, filed, "share of the FP32 vector peak")
+	ElementwiseMemory  = define("element.memory", Share, filed, "share of the memory bandwidth")
+	ElementwiseFixed   = define("element.fixed", Time, filed, "time of a launch that no size takes away")
+	ElementwiseUnfused = define("element.unfused", Share, engine|unfiled,
+		"share of the memory bandwidth, of an engine that does not fuse").insteadOf(ElementwiseMemory, None)
 
-	ScanStepMemory = define(Info{Key: "scan_step.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true,
-		Base: ElementwiseMemory})
-	ScanStepFixed = define(Info{Key: "scan_step.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
-		Base: ElementwiseFixed, Leader: ScanStepMemory})
-	ConvMemory = define(Info{Key: "conv.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: ElementwiseMemory})
-	ConvFixed  = define(Info{Key: "conv.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
-		Base: ElementwiseFixed, Leader: ConvMemory})
-	ConvStepMemory = define(Info{Key: "conv_step.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true,
-		Base: ElementwiseMemory})
-	ConvStepFixed = define(Info{Key: "conv_step.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true,
-		Base: ElementwiseFixed, Leader: ConvStepMemory})
+	ScanStepMemory = define("scan_step.memory", Share, optional, "share of the memory bandwidth").insteadOf(ElementwiseMemory, None)
+	ScanStepFixed  = define("scan_step.fixed", Time, optional,
+		"time of a launch that no size takes away").insteadOf(ElementwiseFixed, ScanStepMemory)
+	ConvMemory     = define("conv.memory", Share, optional, "share of the memory bandwidth").insteadOf(ElementwiseMemory, None)
+	ConvFixed      = define("conv.fixed", Time, optional, "time of a launch that no size takes away").insteadOf(ElementwiseFixed, ConvMemory)
+	ConvStepMemory = define("conv_step.memory", Share, optional, "share of the memory bandwidth").insteadOf(ElementwiseMemory, None)
+	ConvStepFixed  = define("conv_step.fixed", Time, optional,
+		"time of a launch that no size takes away").insteadOf(ElementwiseFixed, ConvStepMemory)
 
-	GraphNode  = define(Info{Key: "graph.node", Help: "time of a kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
-	StreamNode = define(Info{Key: "stream.node", Help: "by how much longer a kernel takes outside a CUDA graph", Quantity: Time,
-		Optional: true, Engine: true})
+	GraphNode  = define("graph.node", Time, filed, "time of a kernel of a CUDA graph, from the end of the one before it")
+	StreamNode = define("stream.node", Time, engine, "by how much longer a kernel takes outside a CUDA graph")
 
-	LinkShare    = define(Info{Key: "link.share", Help: "share of the link that a large all-reduce reaches", Ideal: 1})
-	LinkBase     = define(Info{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", Quantity: Time})
-	LinkPerGPU   = define(Info{Key: "link.per_gpu", Help: "latency that each GPU adds to an all-reduce", Quantity: Time})
-	OneShotShare = define(Info{Key: "one_shot.share", Help: "share of the link that a small all-reduce over peer memory reaches",
-		Ideal: 1, Optional: true, Base: LinkShare})
-	OneShotSlicedShare = define(Info{Key: "one_shot.sliced_share",
-		Help: "share of the link that an all-reduce over peer memory reaches in two exchanges", Ideal: 1, Optional: true, Base: OneShotShare})
-	OneShotBase = define(Info{Key: "one_shot.base", Help: "latency of a small all-reduce over peer memory: base + n × per_gpu",
-		Quantity: Time})
-	OneShotPerGPU = define(Info{Key: "one_shot.per_gpu", Help: "latency that each GPU adds to a small all-reduce over peer memory",
-		Quantity: Time})
-	OneShotSecond = define(Info{Key: "one_shot.second",
-		Help: "latency that a second exchange adds to a small all-reduce over peer memory, of which each rank then sums a slice", Quantity: Delay,
-		Optional: true})
-	FusedAllReduceBase = define(Info{Key: "fused_all_reduce.base",
-		Help: "latency of an all-reduce that GEMMs do themselves: base + n × per_gpu", Quantity: Time, Optional: true})
-	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu",
-		Help: "latency that each GPU adds to an all-reduce that GEMMs do themselves", Quantity: Delay, Optional: true})
-	PCIeShare = define(Info{Key: "pcie.share", Help: "share of PCIe that a large all-reduce reaches", Ideal: 1, Unfiled: true})
-	PCIeBase  = define(Info{Key: "pcie.base", Help: "latency of an all-reduce over PCIe: base + n × per_gpu", Quantity: Time,
-		Unfiled: true})
-	PCIePerGPU = define(Info{Key: "pcie.per_gpu", Help: "latency that each GPU adds to an all-reduce over PCIe", Quantity: Time,
-		Unfiled: true})
-	HostCopyShare = define(Info{Key: "host_copy.share", Help: "share of PCIe that a copy between GPU and host reaches", Ideal: 1,
-		Unfiled: true})
-	InterNodeShare = define(Info{Key: "inter_node.share", Help: "share of the network between nodes that a large collective reaches", Ideal: 1,
-		Unfiled: true})
-	InterNodeBase = define(Info{Key: "inter_node.base", Help: "latency between nodes", Quantity: Time, Unfiled: true})
+	LinkShare    = define("link.share", Share, filed, "share of the link that a large all-reduce reaches")
+	LinkBase     = define("link.base", Time, filed, "latency of an all-reduce over n GPUs: base + n × per_gpu")
+	LinkPerGPU   = define("link.per_gpu", Time, filed, "latency that each GPU adds to an all-reduce")
+	OneShotShare = define("one_shot.share", Share, optional,
+		"share of the link that a small all-reduce over peer memory reaches").insteadOf(LinkShare, None)
+	OneShotSlicedShare = define("one_shot.sliced_share", Share, optional,
+		"share of the link that an all-reduce over peer memory reaches in two exchanges").insteadOf(OneShotShare, None)
+	OneShotBase   = define("one_shot.base", Time, filed, "latency of a small all-reduce over peer memory: base + n × per_gpu")
+	OneShotPerGPU = define("one_shot.per_gpu", Time, filed, "latency that each GPU adds to a small all-reduce over peer memory")
+	OneShotSecond = define("one_shot.second", Delay, optional,
+		"latency that a second exchange adds to a small all-reduce over peer memory, of which each rank then sums a slice")
+	FusedAllReduceBase = define("fused_all_reduce.base", Time, optional,
+		"latency of an all-reduce that GEMMs do themselves: base + n × per_gpu")
+	FusedAllReducePerGPU = define("fused_all_reduce.per_gpu", Delay, optional,
+		"latency that each GPU adds to an all-reduce that GEMMs do themselves")
+	PCIeShare      = define("pcie.share", Share, unfiled, "share of PCIe that a large all-reduce reaches")
+	PCIeBase       = define("pcie.base", Time, unfiled, "latency of an all-reduce over PCIe: base + n × per_gpu")
+	PCIePerGPU     = define("pcie.per_gpu", Time, unfiled, "latency that each GPU adds to an all-reduce over PCIe")
+	HostCopyShare  = define("host_copy.share", Share, unfiled, "share of PCIe that a copy between GPU and host reaches")
+	InterNodeShare = define("inter_node.share", Share, unfiled, "share of the network between nodes that a large collective reaches")
+	InterNodeBase  = define("inter_node.base", Time, unfiled, "latency between nodes")
 
-	PowerWaiting = define(Info{Key: "power.waiting", Help: "power at full clocks with nothing to do, as a share of what lies between " +
-		"idle power and limit", Quantity: Power, Optional: true})
-	PowerMatrix = define(Info{Key: "power.matrix", Help: "power of arithmetic at the matrix peak and full clocks", Quantity: Burst,
-		Optional: true, Unfiled: true})
-	PowerMemory = define(Info{Key: "power.memory", Help: "power while GEMMs of a library read their weights", Quantity: Power,
-		Optional: true})
-	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Help: "power while skinny GEMMs read their weights", Quantity: Burst,
-		Optional: true})
-	PowerWGMMA = define(Info{Key: "power.wgmma_gemm", Help: "power while GEMMs of a decode step of many sequences by wgmma read their " +
-		"weights", Quantity: Burst, Optional: true, Base: PowerMemory})
-	PowerMoEDecode = define(Info{Key: "power.moe_decode", Help: "power while the MoE kernel of a decode step reads its weights",
-		Quantity: Burst, Optional: true, Base: PowerSkinnyGEMM})
-	PowerAttention = define(Info{Key: "power.attention", Help: "power while decode attention reads the KV cache", Quantity: Burst,
-		Optional: true})
-	PowerUnpack = define(Info{Key: "power.unpack", Help: "power of the vector units while they unpack weights beside that of their bytes",
-		Quantity: Burst, Optional: true, Unfiled: true})
-	PowerNetwork = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Optional: true})
-	PowerFixed   = define(Info{Key: "power.fixed", Help: "power while a kernel starts and ends", Quantity: Power, Optional: true})
-	PowerIdle    = define(Info{Key: "power.idle", Help: "power of an idle GPU whose idle power no source gives, as a share of the limit",
-		Quantity: Power, Unfiled: true})
+	PowerWaiting = define("power.waiting", Power, optional,
+		"power at full clocks with nothing to do, as a share of what lies between idle power and limit")
+	PowerMatrix     = define("power.matrix", Burst, optional|unfiled, "power of arithmetic at the matrix peak and full clocks")
+	PowerMemory     = define("power.memory", Power, optional, "power while GEMMs of a library read their weights")
+	PowerSkinnyGEMM = define("power.skinny_gemm", Burst, optional, "power while skinny GEMMs read their weights")
+	PowerWGMMA      = define("power.wgmma_gemm", Burst, optional,
+		"power while GEMMs of a decode step of many sequences by wgmma read their weights").insteadOf(PowerMemory, None)
+	PowerMoEDecode = define("power.moe_decode", Burst, optional,
+		"power while the MoE kernel of a decode step reads its weights").insteadOf(PowerSkinnyGEMM, None)
+	PowerAttention = define("power.attention", Burst, optional, "power while decode attention reads the KV cache")
+	PowerUnpack    = define("power.unpack", Burst, optional|unfiled,
+		"power of the vector units while they unpack weights beside that of their bytes")
+	PowerNetwork = define("power.network", Power, optional, "power while links are busy")
+	PowerFixed   = define("power.fixed", Power, optional, "power while a kernel starts and ends")
+	PowerIdle    = define("power.idle", Power, unfiled, "power of an idle GPU whose idle power no source gives, as a share of the limit")
 
-	HostStep = define(Info{Key: "host.step", Help: "host time of every step that the GPU does not hide", Quantity: Time, Optional: true,
-		Engine: true})
-	HostAsync = define(Info{Key: "host.async_step", Help: "host time of every step with asynchronous scheduling, which shows where " +
-		"it exceeds the time of the kernels", Quantity: Time, Optional: true, Engine: true})
-	HostSequence = define(Info{Key: "host.async_sequence", Help: "host time of every step that each sequence adds", Quantity: Time,
-		Optional: true, Engine: true})
-	HostRequest = define(Info{Key: "host.request", Help: "host time from a request's arrival to its first step, and from the first " +
-		"token to the client", Quantity: Time, Optional: true, Engine: true})
-	HostIntake = define(Info{Key: "host.intake", Help: "part of host.request: the time of the server's thread for a request",
-		Quantity: Time, Optional: true, Engine: true})
-	HostToken = define(Info{Key: "host.token", Help: "time of the server's thread for a token that it sends", Quantity: Time,
-		Optional: true, Engine: true})
-	HostFinish = define(Info{Key: "host.finish", Help: "time of the server's thread to end the stream of a request", Quantity: Time,
-		Optional: true, Engine: true})
-	HostLaunch = define(Info{Key: "host.launch", Help: "host time of each kernel that is launched eagerly", Quantity: Time,
-		Optional: true, Engine: true})
-	HostDispatch = define(Info{Key: "host.dispatch", Help: "host time of each operator or compiled piece that Python calls in an eager " +
-		"step, beyond its launches", Quantity: Time, Optional: true, Engine: true})
-	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time,
-		Optional: true, Engine: true})
+	HostStep  = define("host.step", Time, engine, "host time of every step that the GPU does not hide")
+	HostAsync = define("host.async_step", Time, engine,
+		"host time of every step with asynchronous scheduling, which shows where it exceeds the time of the kernels")
+	HostSequence = define("host.async_sequence", Time, engine, "host time of every step that each sequence adds")
+	HostRequest  = define("host.request", Time, engine,
+		"host time from a request's arrival to its first step, and from the first token to the client")
+	HostIntake   = define("host.intake", Time, engine, "part of host.request: the time of the server's thread for a request")
+	HostToken    = define("host.token", Time, engine, "time of the server's thread for a token that it sends")
+	HostFinish   = define("host.finish", Time, engine, "time of the server's thread to end the stream of a request")
+	HostLaunch   = define("host.launch", Time, engine, "host time of each kernel that is launched eagerly")
+	HostDispatch = define("host.dispatch", Time, engine,
+		"host time of each operator or compiled piece that Python calls in an eager step, beyond its launches")
+	HostSmallKernel = define("host.small_kernel", Time, engine, "least time of an element-wise kernel that is not fused")
 )
 
 // The constants of tiles, of GEMMs whose tiles are known.
 var (
-	TileEmpty = define(Info{Key: "gemm_fp8.tile_empty", Help: "how many rows a row of a tile takes that lies beyond the last row",
-		Quantity: Often, Optional: true})
-	TileIdle = define(Info{Key: "gemm_fp8.tile_idle", Help: "share of the time of SMs without a tile, while the last tiles run, that shows",
-		Quantity: Shown, Optional: true})
+	TileEmpty = define("gemm_fp8.tile_empty", Often, optional, "how many rows a row of a tile takes that lies beyond the last row")
+	TileIdle  = define("gemm_fp8.tile_idle", Shown, optional, "share of the time of SMs without a tile, while the last tiles run, that shows")
 )
 
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
@@ -289,6 +271,12 @@ func (c Constant) Info() *Info { return &table[c] }
 
 // String is the key of the constant.
 func (c Constant) String() string { return table[c].Key }
+
+// name is the key without its section.
+func (c Constant) name() string {
+	_, name, _ := strings.Cut(table[c].Key, ".")
+	return name
+}
 
 // Relative reports whether the constant is a share.
 func (c Constant) Relative() bool { return table[c].Quantity == Share || c.IsPower() }

@@ -63,14 +63,3 @@ func (f *Floor) Add(g *Floor, n float64) {
 	f.Link += g.Link.Times(n)
 	f.Node += g.Node.Times(n)
 }
-
-// Slowest is the index of the resource that the floor waits for.
-func (f *Floor) Slowest() (w uint64) {
-	t := f.Time()
-	for i, x := range [...]unit.Seconds{f.Matrix, f.Vector, f.Memory, f.Link, f.Node} {
-		if x == t {
-			w = uint64(i)
-		}
-	}
-	return w
-}

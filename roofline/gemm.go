@@ -34,13 +34,10 @@ var gemm = Law{
 
 // A board of little power sustains a small share of its vector peak, and was timed where it does:
 // the power limit does not slow it a second time.
-var vectorGEMM = Law{
-	Equation: "fixed + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
-	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.once(k, p, VectorGEMMCompute, GEMMMemory, GEMMFixed)
-	},
-	Power:  PowerMemory,
-	Steady: true,
+func vectorGEMM() Law {
+	law := streaming("vector peak", VectorGEMMCompute, GEMMMemory, GEMMFixed, PowerMemory)
+	law.Steady = true
+	return law
 }
 
 // The experts of a layer are one grouped GEMM: each group of rows has the weights of one

@@ -1,6 +1,10 @@
 package roofline
 
-import "llmprof/unit"
+import (
+	"fmt"
+
+	"llmprof/unit"
+)
 
 // A Resource is what a kernel keeps busy.
 type Resource uint8
@@ -96,25 +100,38 @@ type Law struct {
 	Steady  bool     // the GPU draws that all the time, for matrix units wait for vector units
 }
 
-// Terms are the terms of a kernel, run by the algorithm that needs no machine's constants to be chosen.
-func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
-	l.List(&t, k, p)
-	return t
-}
-
 // laws has the law of every class; a test finds a class without one.
 var laws = [NumClasses]Law{
-	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, VectorGEMM: vectorGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
+	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, VectorGEMM: vectorGEMM(), UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
 	AttentionPrefill: prefillAttention(&attentionOf, None), AttentionDecode: decodeAttention(&attentionOf),
-	AttentionMMA: prefillAttention(&attentionOf, AttentionMMACompute), AttentionCopied: attentionCopied,
-	LatentPrefill: prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf), ChunkedScan: chunkedScan,
-	StateScan: stateScan, ScanStep: streaming(ScanStepMemory, ScanStepFixed),
-	Convolution: streaming(ConvMemory, ConvFixed), ConvolutionStep: streaming(ConvStepMemory, ConvStepFixed),
-	Elementwise: streaming(ElementwiseMemory, ElementwiseFixed), SmallElementwise: smallElementwise,
-	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
+	AttentionMMA: prefillAttention(&attentionOf, AttentionMMACompute),
+	// Some engines copy keys and values for every query head. Attention reads those copies at another share of the bandwidth than it reads
+	// a cache without copies.
+	AttentionCopied: streaming("peak", AttentionCompute, AttentionCopies, AttentionFixed, PowerMemory),
+	LatentPrefill:   prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf), ChunkedScan: chunkedScan,
+	// No table has the recurrence of a state-space model over a prompt, so that constants of attention stand for it.
+	StateScan: streaming("peak", AttentionCompute, AttentionMemory, AttentionFixed, PowerAttention),
+	ScanStep:  streaming("vector peak", ElementwiseCompute, ScanStepMemory, ScanStepFixed, PowerMemory),
+
+	Convolution:     streaming("vector peak", ElementwiseCompute, ConvMemory, ConvFixed, PowerMemory),
+	ConvolutionStep: streaming("vector peak", ElementwiseCompute, ConvStepMemory, ConvStepFixed, PowerMemory),
+	Elementwise:     streaming("vector peak", ElementwiseCompute, ElementwiseMemory, ElementwiseFixed, PowerMemory),
+	// Element-wise kernels that follow each other in a stream overlap most of their launch.
+	SmallElementwise: streaming("vector peak", ElementwiseCompute, ElementwiseUnfused, HostSmallKernel, PowerMemory),
+	MoEDecode:        moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
 	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: peerReduce(),
 	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU),
 	HostCopy: hostCopy,
+}
+
+// streaming is the law of kernels that read and write everything once: the roofline itself, and a time of each launch. Peak says of
+// which units the peak is.
+func streaming(peak string, compute, memory, fixed, power Constant) Law {
+	return Law{
+		Equation: fmt.Sprintf("%s + max(FLOPs / (%s × %s), bytes / (%s × bandwidth))", fixed.name(), compute.name(), peak, memory.name()),
+		List:     func(t *Terms, k *Kernel, p *Peaks) { t.once(k, p, compute, memory, fixed) },
+		Power:    power,
+	}
 }
 
 // LawOf is the law of a class.

@@ -58,13 +58,6 @@ func (m *Machine) terms(t *Terms, k *Kernel) {
 	}
 }
 
-// Times is how long one occurrence of a kernel keeps each resource busy.
-func (m *Machine) Times(k *Kernel) Times {
-	var terms Terms
-	m.terms(&terms, k)
-	return m.times(&terms)
-}
-
 // times is how long the terms of a kernel keep each resource busy.
 func (m *Machine) times(terms *Terms) (t Times) {
 	for i := range terms.n {

@@ -23,27 +23,30 @@ const (
 	NumSchemes
 )
 
-var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", "w8a16_fp8", "w8a16", "w4a16", "w4a16_mxfp4", "mxfp4",
-	"nvfp4", "untuned"}
+// schemes has their names, and what is quantized.
+var schemes = [NumSchemes]struct{ name, help string }{
+	Unquantized: {"unquantized", "in 16 bits"},
+	FP8:         {"fp8", "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits"},
+	FP8Block:    {"fp8_block", "in FP8 with a scale for each block of 128"},
+	INT8:        {"int8", "in INT8"},
+	WeightFP8:   {"w8a16_fp8", "with weights alone in FP8"},
+	WeightINT8:  {"w8a16", "with weights alone in INT8"},
+	WeightINT4:  {"w4a16", "with weights alone in INT4"},
+	WeightMXFP4: {"w4a16_mxfp4", "with weights alone in MXFP4"},
+	MXFP4:       {"mxfp4", "with weights in MXFP4 and activations in 4 or 8 bits"},
+	NVFP4:       {"nvfp4", "in NVFP4"},
+	Untuned:     {"untuned", "in 16 bits by a Triton kernel whose tiles nobody tuned for the shape"},
+}
 
 // String is the name of the scheme, as sections of calibration files end with it.
-func (s Scheme) String() string { return schemeNames[s] }
+func (s Scheme) String() string { return schemes[s].name }
 
 // Help says what is quantized.
-func (s Scheme) Help() string { return schemeHelp[s] }
+func (s Scheme) Help() string { return schemes[s].help }
 
 // Quantizes reports whether activations are quantized before a GEMM.
 func (s Scheme) Quantizes() bool {
 	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
-}
-
-var schemeHelp = [NumSchemes]string{
-	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",
-	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8",
-	WeightINT8: "with weights alone in INT8",
-	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4",
-	MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4",
-	Untuned: "in 16 bits by a Triton kernel whose tiles nobody tuned for the shape",
 }
 
 // defineBySchemes enters the constants of a section again for each scheme before end, as
@@ -71,10 +74,8 @@ func defineLike(section string, first []Constant) (all []Constant) {
 	leader := Constant(len(table))
 	for _, c := range first {
 		i := table[c]
-		_, name, _ := strings.Cut(i.Key, ".")
-		i.Key, i.Optional, i.variants = section+"."+name, true, nil
-		i.Base, i.Leader = c, leader
-		all = append(all, define(i))
+		i.Key, i.Optional, i.variants = section+"."+c.name(), true, nil
+		all = append(all, enter(i).insteadOf(c, leader))
 	}
 	return all
 }

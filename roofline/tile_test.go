@@ -80,7 +80,7 @@ func TestLibraryTakesTheFastestWay(t *testing.T) {
 			Class: GEMM, Format: unit.BF16, Count: 1, Launches: 1, Shape: s,
 			Work: Work{FLOPs: unit.FLOPs(2 * s.M * s.N * s.K), Weights: unit.BF16.Bytes(s.N * s.K), Acts: unit.BF16.Bytes(s.M * (s.N + s.K))},
 		}
-		terms := laws[GEMM].Terms(&k, p)
+		terms := listed(&laws[GEMM], &k, p)
 		alone := m.times(&terms)
 		least := alone.overlapped(c[GEMMExposed]) // where the law has no waves, and no tile has to be split
 		tiles := blockTiles[:1]

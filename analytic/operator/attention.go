@@ -28,9 +28,6 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// Attends reports whether operators of the type are part of attention.
-func (t Type) Attends() bool { return t == Attend || t == Index || t == Expand }
-
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.
 func (s *Step) attend(o *Op, heads, keyDim, valueDim, pairs float64) {
