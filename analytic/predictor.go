@@ -6,10 +6,10 @@ import (
 )
 
 // A Predictor answers for any number of workloads of one model, machine, split and scheme. It
-// serves several goroutines at once. Through Shard and its operator.Rank it has the Model, its
+// serves several goroutines at once. Through its operator.Rank it has the Model, its
 // split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
-	operator.Shard
+	operator.Rank
 	machine   *Machine
 	price     unit.DollarsPerHour
 	layers    int
@@ -28,7 +28,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 		scheme.State = e.State
 	}
 	scheme.Conv, scheme.Newest = e.Conv, e.Newest
-	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
+	p := &Predictor{Rank: operator.NewRank(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
 		layers: c.Model.NumLayers()}
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Grain = e.Padding(g)
@@ -42,7 +42,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 }
 
 // Prefill is the steps of a prefill of one micro-batch, chunk by chunk.
-func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Shard.Prefill(w, p.machine.Budget) }
+func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Rank.Prefill(w, p.machine.Budget) }
 
 // Budget is the most tokens of a step of the engine; 0 for no limit.
 func (p *Predictor) Budget() float64 { return float64(p.machine.Budget) }

@@ -15,7 +15,7 @@ func TestDeepEPSends(t *testing.T) {
 	for _, name := range []string{"vllm+deepep", "sglang+DeepEP", "vllm@0.24.0+deepep"} {
 		c := onEngine(t, "qwen3-30b-a3b", name, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 		scheme := casetest.Scheme(t, "fp8-block", c.Machine.GPU)
-		shard := operator.NewShard(c.Model, analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, scheme, nil)
+		shard := operator.NewRank(c.Model, analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, scheme, nil)
 		for _, s := range []operator.Step{shard.Step(1, 64, 0, 1), shard.Step(64, 1, 100, 1)} {
 			l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
 				Constants: &c.Machine.Cal.Constants}

@@ -80,7 +80,7 @@ func TestLowerLeavesOperators(t *testing.T) {
 				{1, 64, 0, 64}} {
 				c := onEngine(t, model, name, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 				par := analytic.Parallelism{TP: 2}
-				shard := operator.NewShard(c.Model, par, c.Scheme, nil)
+				shard := operator.NewRank(c.Model, par, c.Scheme, nil)
 				s := shard.Step(x.batch, x.fresh, x.past, x.logits)
 				ops := s.AppendOps(nil)
 				for part := range operator.PartLast + 1 {

@@ -50,7 +50,7 @@ func TestExchanges(t *testing.T) {
 	for _, p := range []analytic.Parallelism{{DP: 4, MoETP: 4}, {DP: 4, EP: 4}} {
 		for name, times := range map[string][2]float64{"vllm": {1, 1}, "sglang": {2, 1}} {
 			c := onEngine(t, "qwen3-30b-a3b", name, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
-			shard := operator.NewShard(c.Model, p, c.Scheme, nil)
+			shard := operator.NewRank(c.Model, p, c.Scheme, nil)
 			for i, s := range []operator.Step{shard.Step(1, 64, 0, 1), shard.Step(64, 1, 100, 1)} {
 				l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
 					Constants: &c.Machine.Cal.Constants}

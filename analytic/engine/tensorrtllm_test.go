@@ -30,7 +30,7 @@ func TestTensorRTLaunches(t *testing.T) {
 		{"vllm", "qwen3-8b", "fp8", 2, 3 + 3 + 4},
 	} {
 		c := onEngine(t, x.model, x.engine, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
-		shard := operator.NewShard(c.Model, analytic.Parallelism{TP: x.tp}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
+		shard := operator.NewRank(c.Model, analytic.Parallelism{TP: x.tp}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
 		s := shard.Step(16, 1, 100, 1)
 		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
 			Constants: &c.Machine.Cal.Constants}
@@ -55,7 +55,7 @@ func TestGatingIsTimedWithExperts(t *testing.T) {
 		want, helpers float64 // launches of the choice, and those of the kernels that the experts' time includes
 	}{{"w16a16", 5, 0}, {"fp8-block", 0, 8}} {
 		c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
-		shard := operator.NewShard(c.Model, analytic.Parallelism{TP: 1}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
+		shard := operator.NewRank(c.Model, analytic.Parallelism{TP: 1}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
 		s := shard.Step(16, 1, 100, 1)
 		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
 			Constants: &c.Machine.Cal.Constants}

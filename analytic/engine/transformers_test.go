@@ -159,7 +159,7 @@ func TestUnfusedIsWhatTransformersDispatches(t *testing.T) {
 
 // unfusedPart is the kernels of a part of the first layer and the bytes that they move.
 func unfusedPart(c *analytic.Case, tokens float64, part string) (kernels float64, moved unit.Bytes) {
-	shard := operator.NewShard(c.Model, analytic.Parallelism{}, c.Scheme, nil)
+	shard := operator.NewRank(c.Model, analytic.Parallelism{}, c.Scheme, nil)
 	st := shard.Step(1, tokens, 0, 0)
 	var ops []operator.Op
 	for _, o := range st.AppendOps(nil) {

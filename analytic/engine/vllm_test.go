@@ -172,7 +172,7 @@ func TestLargerGraphs(t *testing.T) {
 func TestExpertsGather(t *testing.T) {
 	for _, x := range []struct{ ranks, near, far float64 }{{4, 3, 0}, {16, 15 - 1, 8.0 / 8}, {64, 63 - 7, 56.0 / 8}} {
 		c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
-		shard := operator.NewShard(c.Model, analytic.Parallelism{DP: int(x.ranks), EP: int(x.ranks), GPUsPerNode: 8}, c.Scheme, nil)
+		shard := operator.NewRank(c.Model, analytic.Parallelism{DP: int(x.ranks), EP: int(x.ranks), GPUsPerNode: 8}, c.Scheme, nil)
 		s := shard.Step(64, 1, 100, 1)
 		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
 			Constants: &c.Machine.Cal.Constants}

@@ -45,7 +45,7 @@ func (s *Step) allToAll(dst []Op, name string, e *models.Experts, size unit.Byte
 	n := float64(s.Par.EP)
 	near := min(n, float64(s.Par.GPUsPerNode))
 	each, uneven := float64(e.Count)/n, 1.0
-	if r := s.routings.Of(e); r != nil {
+	if r := s.routing(float64(e.Count)); r != nil {
 		uneven = r.Uneven // of the busiest rank
 	}
 	rank := min(ReachedExpertsOf(e, each)*uneven, 1)

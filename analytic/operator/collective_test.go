@@ -14,7 +14,7 @@ import (
 // between them.
 func TestAllReduceOverNodes(t *testing.T) {
 	par := Parallelism{TP: 16, GPUsPerNode: 8}.Whole()
-	st := Step{Shard: Shard{Rank: Rank{Par: &par}}}
+	st := Step{Rank: Rank{Par: &par}}
 	o := st.ring(nil, Reduce, "all_reduce", 1e6, 2)[0]
 	for what, x := range map[string][2]unit.Bytes{"within a node": {o.Work.Wire, 2 * 7.0 / 8 * 1e6},
 		"between nodes": {o.Work.NodeWire, 2 * 1.0 / 2 * 1e6 / 8}} {
@@ -28,7 +28,7 @@ func TestAllReduceOverNodes(t *testing.T) {
 func TestAllGatherOverNodes(t *testing.T) {
 	for _, n := range []int{8, 16, 64} {
 		par := Parallelism{TP: n, GPUsPerNode: 8}.Whole()
-		st := Step{Shard: Shard{Rank: Rank{Par: &par}}}
+		st := Step{Rank: Rank{Par: &par}}
 		want := st.allGather(nil, "all_gather", unit.Bytes(n)*1e6)[0].Work
 		var w roofline.Work
 		AllGather(&w, 1e6, float64(n), 8)
@@ -43,7 +43,7 @@ func TestAllToAllDraws(t *testing.T) {
 	const tokens = 20000
 	for _, x := range []struct{ experts, k, ranks int }{{128, 8, 4}, {256, 8, 8}, {256, 8, 32}, {64, 6, 64}, {16, 1, 16}} {
 		par := Parallelism{TP: 1, DP: x.ranks, EP: x.ranks, GPUsPerNode: 8}.Whole()
-		st := Step{Shard: Shard{Rank: Rank{Par: &par}}}
+		st := Step{Rank: Rank{Par: &par}}
 		w := st.allToAll(nil, "", &models.Experts{Count: x.experts, TopK: x.k}, 1)[0].Work
 		r := rand.New(rand.NewPCG(1, 2))
 		links, networks := 0, 0

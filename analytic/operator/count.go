@@ -38,11 +38,22 @@ func Count(m *models.Model, p Parallelism, s models.Scheme, w *Workload) (n Coun
 	if err := Check(m, p, s, nil); err != nil {
 		return n, err
 	}
-	shard := NewShard(m, p, s, nil)
-	if err := w.Check(shard.Par.MicroBatches); err != nil {
+	r := NewRank(m, p, s, nil)
+	if err := w.Check(r.Par.MicroBatches); err != nil {
 		return n, err
 	}
-	return shard.Count(w), nil
+	micro := float64(r.Par.MicroBatches)
+	for _, run := range r.Prefill(w, 0) {
+		if run.Steps > 0 {
+			n.Prefill.addRun(&run, micro*run.Times)
+		}
+	}
+	if w.GenLen > 1 {
+		n.Decode.addRun(&Run{First: r.FirstDecode(w), Steps: w.GenLen - 1}, micro)
+	}
+	f := NewFootprint(&r, 0)
+	n.Memory = f.Memory(w, 0, Room{})
+	return n, nil
 }
 
 // Check returns why a model cannot have a split, a quantization or a popularity of its experts.
@@ -65,37 +76,17 @@ func Check(m *models.Model, p Parallelism, s models.Scheme, e *Popularity) error
 	return whole.CheckModel(m)
 }
 
-// Count counts a workload.
-func (s *Shard) Count(w *Workload) (n Counts) {
-	micro := float64(s.Par.MicroBatches)
-	for _, r := range s.Prefill(w, 0) {
-		if r.Steps > 0 {
-			s.count(&n.Prefill, &r, micro*r.Times)
+// addRun adds the steps of a run, so many times. Between two bends all of its figures are linear in the context, so that those of its steps
+// are their number times the mean of the first and the last.
+func (t *Sum) addRun(r *Run, times float64) {
+	for _, piece := range r.Straight(r.First.Bends(r)) {
+		for _, n := range [...]int{0, piece.Steps - 1} {
+			var one Sum
+			step := piece.At(float64(n))
+			for _, o := range step.AppendOps(nil) {
+				one.AddOp(&o)
+			}
+			t.Add(&one, times*float64(piece.Steps)/2)
 		}
 	}
-	if w.GenLen > 1 {
-		s.count(&n.Decode, &Run{First: s.FirstDecode(w), Steps: w.GenLen - 1}, micro)
-	}
-	f := NewFootprint(&s.Rank, 0)
-	n.Memory = f.Memory(w, 0, Room{})
-	return n
-}
-
-// count adds the steps of a run. Between two bends all of its figures are linear in the context, so that those of its steps are
-// their number times the mean of the first and the last.
-func (s *Shard) count(all *Sum, r *Run, times float64) {
-	for _, piece := range r.Straight(s.Bends(r)) {
-		n := times * float64(piece.Steps) / 2
-		s.sum(all, piece.At(0), n)
-		s.sum(all, piece.At(float64(piece.Steps-1)), n)
-	}
-}
-
-// sum adds a step so many times.
-func (s *Shard) sum(all *Sum, st Step, times float64) {
-	var t Sum
-	for _, o := range st.AppendOps(nil) {
-		t.AddOp(&o)
-	}
-	all.Add(&t, times)
 }

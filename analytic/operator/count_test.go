@@ -22,7 +22,7 @@ func TestCountIsSumOfSteps(t *testing.T) {
 		par := operator.Parallelism{TP: 2, PP: 2, MicroBatches: 2}
 		n, err := operator.Count(m, par, scheme, &w)
 		testkit.Must(t, err)
-		shard := operator.NewShard(m, par, scheme, nil)
+		shard := operator.NewRank(m, par, scheme, nil)
 		var prefill, decode operator.Sum
 		for past := w.CachedPrefix; past < w.PromptLen; past += w.Chunk {
 			st := shard.Step(2, float64(min(w.Chunk, w.PromptLen-past)), float64(past), 0)
@@ -52,7 +52,7 @@ func TestPartsHaveFewOperators(t *testing.T) {
 	scheme, err := models.ParseScheme("fp8")
 	testkit.Must(t, err)
 	for _, m := range casetest.Models(t) {
-		shard := operator.NewShard(m, operator.Parallelism{TP: 2, PP: 2, EP: 2}, scheme, nil)
+		shard := operator.NewRank(m, operator.Parallelism{TP: 2, PP: 2, EP: 2}, scheme, nil)
 		for _, fresh := range []float64{1, 4096} {
 			st := shard.Step(8, fresh, 1000, 1)
 			most := max(len(st.AppendFirst(nil)), len(st.AppendHops(nil)), len(st.AppendLast(nil)))

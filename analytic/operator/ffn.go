@@ -118,7 +118,7 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op
 // Chosen is the number of distinct experts of the busiest rank that tokens are sent to, and of its token-expert
 // pairs, in the mixture to which a GEMM of this shape belongs.
 func (s *Step) Chosen(shape *roofline.Shape, tokens float64) (hit, pairs float64) {
-	if r := s.routings.Counting(shape.Experts); r != nil {
+	if r := s.routing(shape.Experts); r != nil {
 		return r.Hit(tokens), tokens * r.Pairs
 	}
 	return BusiestRank(shape.Experts, shape.TopK, tokens, s.Par.EP)
@@ -126,7 +126,7 @@ func (s *Step) Chosen(shape *roofline.Shape, tokens float64) (hit, pairs float64
 
 // Tiles is the expected number of tiles of so many rows that the grouped GEMM of this shape has on the busiest rank.
 func (s *Step) Tiles(shape *roofline.Shape, rows float64) float64 {
-	if r := s.routings.Counting(shape.Experts); r != nil {
+	if r := s.routing(shape.Experts); r != nil {
 		return r.Tiles(shape.Tokens, rows)
 	}
 	each := shape.Experts / float64(s.Par.EP)

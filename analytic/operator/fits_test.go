@@ -59,7 +59,7 @@ func (d *fittings) next(t *testing.T) *fitting {
 		if operator.Check(m, p, s, nil) != nil {
 			continue
 		}
-		r := operator.NewRank(m, p, s)
+		r := operator.NewRank(m, p, s, nil)
 		f := &fitting{
 			name: fmt.Sprintf("%s on %s, %s, %s, %+v", m.Name, g.Key, e.Name, s.Name, p),
 			rank: operator.NewFootprint(&r, operator.Reserve(r.Par, g.System(), e.Reserve)),
@@ -101,7 +101,7 @@ func TestMaxBatch(t *testing.T) {
 	failures := 0
 	for i := range count {
 		f, w := d.next(t), d.workload()
-		if i%2 == 0 {
+		if i%2 == 0 && f.room.Share > 0 {
 			f.room.Capacity = (f.memory(w).Total).Times(1 / f.room.Share) // It is what the batch needs.
 		}
 		if wrong := f.wrong(d, w); wrong != "" {

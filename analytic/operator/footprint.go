@@ -86,33 +86,30 @@ func (f *Footprint) Cached(context float64) (b unit.Bytes) {
 
 // caches are the KV caches of one sequence in a share of the layers, by window.
 func (r *Rank) caches(share float64) (all []Pages) {
+	add := func(window float64, each unit.Bytes) {
+		i := slices.IndexFunc(all, func(p Pages) bool { return p.Limit == window })
+		if i < 0 {
+			i, all = len(all), append(all, Pages{Limit: window, Tokens: 1})
+		}
+		all[i].Each += each
+	}
 	for l, b := range r.Model.Blocks() {
 		a := b.Attention
 		if a == nil || a.Shared {
 			continue
 		}
-		window := math.Inf(1)
+		window, layers := math.Inf(1), float64(l.Count)*share
 		if a.Window > 0 {
 			window = float64(a.Window)
 		}
-		layers := float64(l.Count) * share
 		each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
 		if far > 0 {
-			all = withCache(all, Pages{Limit: math.Inf(1), Tokens: 1, Each: far.Times(layers)})
+			add(math.Inf(1), far.Times(layers))
 		}
-		all = withCache(all, Pages{Limit: window, Tokens: 1, Each: each.Times(layers)})
+		add(window, each.Times(layers))
 	}
+	slices.SortFunc(all, func(a, b Pages) int { return cmp.Compare(a.Limit, b.Limit) })
 	return all
-}
-
-// withCache adds a cache to the one of its window, or puts it at its place among the others.
-func withCache(all []Pages, c Pages) []Pages {
-	i, found := slices.BinarySearchFunc(all, c.Limit, func(x Pages, window float64) int { return cmp.Compare(x.Limit, window) })
-	if found {
-		all[i].Each += c.Each
-		return all
-	}
-	return slices.Insert(all, i, c)
 }
 
 // State is the memory of one sequence that does not grow with its context, in the layers of the fullest stage.

@@ -12,7 +12,7 @@ import (
 // rankOf is the footprint of a rank in 16 bits on H200s, of which nothing is reserved.
 func rankOf(t *testing.T, m *models.Model, tp int) operator.Footprint {
 	t.Helper()
-	r := operator.NewRank(m, operator.Parallelism{TP: tp}, casetest.Scheme(t, "w16a16", casetest.GPU(t, "h200")))
+	r := operator.NewRank(m, operator.Parallelism{TP: tp}, casetest.Scheme(t, "w16a16", casetest.GPU(t, "h200")), nil)
 	return operator.NewFootprint(&r, 0)
 }
 
@@ -99,7 +99,7 @@ func TestMostSequences(t *testing.T) {
 func TestSharedExperts(t *testing.T) {
 	m := casetest.Model(t, "qwen3-30b-a3b")
 	weights := func(p operator.Parallelism) float64 {
-		r := operator.NewRank(m, p, casetest.Scheme(t, "w16a16", casetest.GPU(t, "h200")))
+		r := operator.NewRank(m, p, casetest.Scheme(t, "w16a16", casetest.GPU(t, "h200")), nil)
 		f := operator.NewFootprint(&r, 0)
 		all, _ := f.Weights()
 		return float64(all)

@@ -73,8 +73,8 @@ func join(earlier, ops []Op) bool {
 }
 
 // Mixed is a step of several groups.
-func (s *Shard) Mixed(groups []Group) Step {
-	st := s.Step(0, 0, 0, 0)
+func (r *Rank) Mixed(groups []Group) Step {
+	st := r.Step(0, 0, 0, 0)
 	var tokens, past, logits float64
 	st.Drafted = true
 	for i := range groups {

@@ -16,7 +16,7 @@ func TestGroupsAreTheirMean(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"llama3.1-8b", "qwen3-30b-a3b", "deepseek-v3", "nemotron-h-8b"} {
-		shard := operator.NewShard(casetest.Model(t, name), operator.Parallelism{TP: 2}, scheme, nil)
+		shard := operator.NewRank(casetest.Model(t, name), operator.Parallelism{TP: 2}, scheme, nil)
 		for _, fresh := range []float64{1, 200} {
 			groups := []operator.Group{{Batch: 3, New: fresh, Past: 1000, Logits: 1}, {Batch: 1, New: fresh, Past: 9000, Logits: 1}}
 			several := shard.Mixed(groups)

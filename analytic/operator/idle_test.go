@@ -16,7 +16,7 @@ func TestTextSkipsLayersOfImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := func(name string) (flops unit.FLOPs, kv, wire unit.Bytes) {
-		shard := operator.NewShard(casetest.Model(t, name), operator.Parallelism{TP: 2, GPUsPerNode: 8}, scheme, nil)
+		shard := operator.NewRank(casetest.Model(t, name), operator.Parallelism{TP: 2, GPUsPerNode: 8}, scheme, nil)
 		step := shard.Step(4, 1, 2000, 1)
 		for _, o := range step.AppendOps(nil) {
 			flops, kv, wire = flops+o.Work.FLOPs.Times(o.Count), kv+o.Work.KV.Times(o.Count), wire+o.Work.Wire.Times(o.Count)

@@ -23,7 +23,7 @@ func TestSumsOfParallelBlocks(t *testing.T) {
 		"mamba-2.8b":    2, "jamba-v0.1": 2 + 28.0/32, "mamba2-2.7b": 1,
 	} {
 		m := casetest.Model(t, name)
-		shard := operator.NewShard(m, operator.Parallelism{TP: 2, GPUsPerNode: 8}, scheme, nil)
+		shard := operator.NewRank(m, operator.Parallelism{TP: 2, GPUsPerNode: 8}, scheme, nil)
 		step := shard.Step(1, 1, 100, 1)
 		sums, layers := 0.0, 0.0
 		for i := range m.Layers {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"math"
+	"sort"
 
 	"llmprof/unit"
 )
@@ -40,45 +41,62 @@ type Room struct {
 	OfFree   bool // The share is of what weights, reserve and activations leave.
 }
 
-// usable is the part of the memory that the engine takes.
-func (r Room) usable() unit.Bytes { return r.Capacity.Times(r.Share) }
-
-// beside is what lies beside the part of the memory that the engine takes: activations, as far as there is room, and the share of the
-// reserve, since the engine takes its part of the memory that is free before it loads weights.
-func (r Room) beside(reserve, activations unit.Bytes) unit.Bytes {
-	if !r.Static {
-		return 0
+// usable is the part of a room that the engine takes, with what lies beside it: activations, as far as there is room, and the share of
+// the reserve, since the engine takes its part of the memory that is free before it loads weights.
+func (f *Footprint) usable(r Room, activations unit.Bytes) unit.Bytes {
+	fixed, part := f.total(0, 0, activations), r.Capacity.Times(r.Share)
+	switch rest := r.Capacity - part; {
+	case r.OfFree:
+		return fixed + (r.Capacity - fixed).Times(r.Share)
+	case r.Static:
+		return part + (f.reserve.Times(float64(rest/r.Capacity)) + min(activations, rest))
 	}
-	rest := r.Capacity - r.usable()
-	return reserve.Times(float64(rest/r.Capacity)) + min(activations, rest)
+	return part
+}
+
+// left is what remains of a room for caches and states.
+func (f *Footprint) left(r Room, activations unit.Bytes) unit.Bytes {
+	return f.usable(r, activations) - f.total(0, 0, activations)
+}
+
+// total is the memory of a batch of sequences, each with so much of the KV cache, beside activations.
+func (f *Footprint) total(batch float64, cached, activations unit.Bytes) unit.Bytes {
+	return f.weights + f.reserve + cached.Times(batch) + f.state.Times(batch) + activations
 }
 
 // Memory is the memory of a workload whose steps have at most budget tokens (0 for no
 // limit), and how much more fits into the room. Without a room it says nothing of what fits.
 func (f *Footprint) Memory(w *Workload, budget int, room Room) (m Memory) {
-	batch, context, steps := float64(w.Batch), f.Cached(float64(w.Context())), f.stepsOf(w, budget)
+	batch, context := float64(w.Batch), f.Cached(float64(w.Context()))
+	prefilling, decoding := f.peaks(w, budget)
+	both := func(batch float64) unit.Bytes { return max(prefilling(batch), decoding(batch)) }
 	m.Weights, m.Reserve, m.batch = f.weights, f.reserve, w.Batch
-	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), steps.activations(batch)
+	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), both(batch)
 	m.Total = f.total(batch, context, m.Activations)
 	if room.Capacity == 0 {
 		return m
 	}
-	m.Capacity, m.Usable, m.Share = room.Capacity, f.with(room, m.Activations), room.Share
-	pool := f.alloc.States
-	left := f.with(room, m.Activations) - f.total(0, 0, m.Activations)
+	m.Capacity, m.Usable, m.Share = room.Capacity, f.usable(room, m.Activations), room.Share
+	pool, left := f.alloc.States, f.left(room, m.Activations)
 	apart := left - pool.cache(left)
-	spare := func(batch float64, cached, activations unit.Bytes) unit.Bytes {
-		return f.with(room, activations) - f.total(batch, cached, activations) - apart
-	}
 	if pool != nil {
 		m.Running, m.State = pool.Running(left), pool.Slot.Times(batch)
 		m.Total += m.State
 		m.Usable -= apart - m.State // The slots that the batch leaves serve no other purpose.
 	}
-	prompt := f.Cached(float64(w.PromptLen))
-	m.MaxBatch = m.running(most(func(n float64) unit.Bytes { return spare(n, context, steps.activations(n)) }))
-	m.MaxPrefillBatch = m.running(most(func(n float64) unit.Bytes { return spare(n, prompt, steps.prefilling(n)) }))
-	m.MaxDecodeBatch = m.running(most(func(n float64) unit.Bytes { return spare(n, context, steps.decoding(n)) }))
+	spare := func(batch float64, cached, activations unit.Bytes) unit.Bytes {
+		return f.usable(room, activations) - f.total(batch, cached, activations) - apart
+	}
+	// fit is how many sequences fit, of which no more run than states have slots.
+	fit := func(cached unit.Bytes, activations func(batch float64) unit.Bytes) int {
+		n := most(func(n float64) unit.Bytes { return spare(n, cached, activations(n)) })
+		if m.Running > 0 {
+			n = min(n, m.Running)
+		}
+		return n
+	}
+	m.MaxBatch, m.MaxDecodeBatch = fit(context, both), fit(context, decoding)
+	m.MaxPrefillBatch = fit(f.Cached(float64(w.PromptLen)), prefilling)
 	m.Unbounded = f.Cached(2*MaxTokens) == f.Cached(MaxTokens)
 	if !m.Unbounded {
 		m.MaxTokens = w.Batch * most(func(n float64) unit.Bytes { return spare(batch, f.Cached(n), m.Activations) })
@@ -89,97 +107,30 @@ func (f *Footprint) Memory(w *Workload, budget int, room Room) (m Memory) {
 	return m
 }
 
-// running is a number of sequences that fit, of which no more run than states have slots.
-func (m *Memory) running(n int) int {
-	if m.Running > 0 {
-		return min(n, m.Running)
-	}
-	return n
-}
-
-// total is the memory of a batch of sequences, each with so much of the KV cache, beside activations.
-func (f *Footprint) total(batch float64, cached, activations unit.Bytes) unit.Bytes {
-	return f.weights + f.reserve + cached.Times(batch) + f.state.Times(batch) + activations
-}
-
-// with is the part of the memory that the engine takes, with what lies beside it.
-func (f *Footprint) with(r Room, activations unit.Bytes) unit.Bytes {
-	if r.OfFree {
-		fixed := f.weights + f.reserve + activations
-		return fixed + (r.Capacity - fixed).Times(r.Share)
-	}
-	return r.usable() + r.beside(f.reserve, activations)
-}
-
-// A steps is the prefill steps of a workload.
-type steps struct {
-	*Footprint
-	sequences float64    // most sequences of a step
-	fresh     float64    // tokens of each
-	all       bool       // each token has scores
-	profiled  unit.Bytes // activations of the step that the engine profiles; 0 where it profiles none
-}
-
-func (f *Footprint) stepsOf(w *Workload, budget int) steps {
-	s := steps{Footprint: f, all: w.AllLogits}
-	s.sequences, s.fresh = w.Step(budget)
+// peaks are the activations of a batch at the peak of its prefill, and in a decode step, or of the step that the engine profiles. A step of
+// a prefill is filled with pieces of prompts, and any of its sequences may end its prompt in it, with the scores of the last position.
+func (f *Footprint) peaks(w *Workload, budget int) (prefilling, decoding func(batch float64) unit.Bytes) {
 	if peak := f.alloc.Peak; peak != nil {
 		budget := w.budget(budget)
-		s.profiled = peak(float64(budget), float64(min(f.alloc.Sequences, budget)))
+		profiled := peak(float64(budget), float64(min(f.alloc.Sequences, budget)))
+		always := func(float64) unit.Bytes { return profiled }
+		return always, always
 	}
-	return s
-}
-
-// prefilling is the activations of a batch at the peak of its prefill. A step is filled with pieces of prompts, and
-// any of its sequences may end its prompt in it, with the scores of the last position.
-func (s *steps) prefilling(batch float64) unit.Bytes {
-	if s.profiled > 0 {
-		return s.profiled
+	sequences, fresh := w.Step(budget)
+	prefilling = func(batch float64) unit.Bytes {
+		tokens := fresh * min(batch, sequences)
+		if w.AllLogits {
+			return f.Activations(tokens, tokens)
+		}
+		return f.Activations(tokens, min(batch, tokens))
 	}
-	tokens := s.fresh * min(batch, s.sequences)
-	if s.all {
-		return s.Activations(tokens, tokens)
-	}
-	return s.Activations(tokens, min(batch, tokens))
-}
-
-// decoding is the activations of a batch that decodes.
-func (s *steps) decoding(batch float64) unit.Bytes {
-	if s.profiled > 0 {
-		return s.profiled
-	}
-	return s.Activations(batch, batch)
-}
-
-// activations is those of a batch at the peak of its prefill, or in a decode step.
-func (s *steps) activations(batch float64) unit.Bytes {
-	return max(s.prefilling(batch), s.decoding(batch))
+	return prefilling, func(batch float64) unit.Bytes { return f.Activations(batch, batch) }
 }
 
 // most is the largest number that leaves no less than nothing spare, at most what an int32 counts. A larger number leaves no more than a
-// smaller one, and what is left falls almost in proportion, so that few are tried.
+// smaller one.
 func most(spare func(float64) unit.Bytes) int {
-	low, high := 0.0, float64(math.MaxInt32)
-	some, none := spare(low), spare(high)
-	switch {
-	case some < 0:
-		return 0
-	case none >= 0:
-		return math.MaxInt32
-	}
-	for try := 1; high-low > 1; try++ {
-		n := math.Floor(low + (high-low)*float64(some/(some-none)))
-		if try%4 == 0 {
-			n = math.Floor((low + high) / 2)
-		}
-		n = min(max(n, low+1), high-1)
-		if left := spare(n); left >= 0 {
-			low, some = n, left
-		} else {
-			high, none = n, left
-		}
-	}
-	return int(low)
+	return sort.Search(math.MaxInt32, func(n int) bool { return spare(float64(n+1)) < 0 })
 }
 
 // ForCache is the part of the room that remains for the KV cache and the state of sequences, where
@@ -189,7 +140,7 @@ func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
 	if peak := f.alloc.Peak; peak != nil { // by the default of sequences, so that more of them never leave less
 		activations = peak(float64(tokens), float64(min(f.alloc.Sequences, tokens)))
 	}
-	return f.alloc.States.cache(f.with(room, activations) - f.weights - f.reserve - activations)
+	return f.alloc.States.cache(f.left(room, activations))
 }
 
 // Start is the capacity of the cache as an engine's log states it at start-up, where a step has up to the given number of tokens and of
@@ -207,8 +158,7 @@ func (f *Footprint) MostSequences(room Room, tokens int) int {
 	if f.alloc.States == nil {
 		return 0
 	}
-	activations := f.Activations(float64(tokens), float64(tokens))
-	return f.alloc.States.Running(f.with(room, activations) - f.weights - f.reserve - activations)
+	return f.alloc.States.Running(f.left(room, f.Activations(float64(tokens), float64(tokens))))
 }
 
 // Activations is the most that a step of fresh tokens, with the scores of logits positions, has alive at

@@ -137,31 +137,32 @@ func (p *Parallelism) CheckModel(m *models.Model) error {
 	return nil
 }
 
+// checkBlock checks that the degrees divide the matrices and the experts of a block.
 func (p *Parallelism) checkBlock(m *models.Model, b *models.Block) error {
-	if err := checkLinears(m, b, b.In, "tp", p.TP); err != nil {
-		return err
+	type cut struct {
+		matrices []models.Linear
+		degree   string // as its flag
+		ranks    int
 	}
-	if err := checkLinears(m, b, b.Out, "tp", p.TP); err != nil {
-		return err
+	cuts := []cut{{b.In, "tp", p.TP}, {b.Out, "tp", p.TP}}
+	if e := b.Experts; e != nil {
+		if e.Count%p.EP != 0 {
+			return fmt.Errorf("ep %d does not divide the %d experts of %s", p.EP, e.Count, m.Name)
+		}
+		degree := "tp"
+		if p.MoETP > 0 {
+			degree = "moe-tp"
+		}
+		if cuts = append(cuts, cut{e.In, degree, p.ExpertTP()}); e.Shared != nil {
+			cuts = append(cuts, cut{e.Shared.In, "tp", p.TP})
+		}
 	}
-	e := b.Experts
-	if e == nil {
-		return nil
+	for _, c := range cuts {
+		if err := checkLinears(m, b, c.matrices, c.degree, c.ranks); err != nil {
+			return err
+		}
 	}
-	if e.Count%p.EP != 0 {
-		return fmt.Errorf("ep %d does not divide the %d experts of %s", p.EP, e.Count, m.Name)
-	}
-	degree := "tp"
-	if p.MoETP > 0 {
-		degree = "moe-tp"
-	}
-	if err := checkLinears(m, b, e.In, degree, p.ExpertTP()); err != nil {
-		return err
-	}
-	if e.Shared == nil {
-		return nil
-	}
-	return checkLinears(m, b, e.Shared.In, "tp", p.TP)
+	return nil
 }
 
 // checkLinears checks that a degree of parallelism, named as its flag, divides matrices.

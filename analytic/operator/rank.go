@@ -8,15 +8,16 @@ import (
 	"llmprof/unit"
 )
 
-// A Rank is one GPU of a tensor-parallel group: its part of a model, and the number formats
-// of the part.
+// A Rank is one GPU of a tensor-parallel group: its part of a model, the number formats of the part, and how the routers of its
+// mixtures choose experts. Steps are built from it.
 type Rank struct {
-	Model  *models.Model
-	Par    *Parallelism   // split, every degree at least 1
-	Scheme *models.Scheme // formats of the experts' matrices
-	Dense  *models.Scheme // formats of the other matrices of the blocks
-	Plain  *models.Scheme // formats of matrices that are never quantized, as routers
-	Grain  Grain
+	Model    *models.Model
+	Par      *Parallelism   // split, every degree at least 1
+	Scheme   *models.Scheme // formats of the experts' matrices
+	Dense    *models.Scheme // formats of the other matrices of the blocks
+	Plain    *models.Scheme // formats of matrices that are never quantized, as routers
+	Grain    Grain
+	routings []Routing // nil where all experts are chosen equally often
 }
 
 // A Grain is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
@@ -35,9 +36,9 @@ func rounded(size, multiple float64) float64 {
 	return math.Ceil(size/multiple) * multiple / size
 }
 
-// NewRank is a rank of a model with a split p and a quantization s. A KV cache without a
-// format has the format of the residual stream.
-func NewRank(m *models.Model, p Parallelism, s models.Scheme) Rank {
+// NewRank is a rank of a model with a split p, a quantization s and a popularity e of its experts; nil if all experts are chosen
+// equally often. A KV cache without a format has the format of the residual stream.
+func NewRank(m *models.Model, p Parallelism, s models.Scheme, e *Popularity) Rank {
 	all := &struct {
 		par                  Parallelism
 		scheme, dense, plain models.Scheme
@@ -46,7 +47,16 @@ func NewRank(m *models.Model, p Parallelism, s models.Scheme) Rank {
 		all.scheme.KV = s.Stream()
 	}
 	all.dense, all.plain = all.scheme.Parts()
-	return Rank{Model: m, Par: &all.par, Scheme: &all.scheme, Dense: &all.dense, Plain: &all.plain}
+	return Rank{Model: m, Par: &all.par, Scheme: &all.scheme, Dense: &all.dense, Plain: &all.plain, routings: e.routings(m, all.par.EP)}
+}
+
+// Evenly reports whether all experts are chosen equally often.
+func (r *Rank) Evenly() bool { return r.routings == nil }
+
+// Step is a step in which each of batch sequences gains fresh tokens after past ones,
+// with the scores of logits positions of each.
+func (r *Rank) Step(batch, fresh, past, logits float64) Step {
+	return Step{Rank: *r, Batch: batch, New: fresh, Past: past, Logits: logits}
 }
 
 // Bytes is the memory of n activations of the residual stream.

@@ -47,17 +47,13 @@ func (p *Popularity) Check(m *models.Model) error {
 // expertsOf are the mixtures of a model, each kind once.
 func expertsOf(m *models.Model) (all []*models.Experts) {
 	for _, b := range m.Blocks() {
-		e := b.Experts
-		if e != nil && !slices.ContainsFunc(all, func(o *models.Experts) bool { return alike(e, o) }) {
+		if e := b.Experts; e != nil && !slices.ContainsFunc(all, func(o *models.Experts) bool {
+			return e.Count == o.Count && e.TopK == o.TopK && e.Idle == o.Idle
+		}) {
 			all = append(all, e)
 		}
 	}
 	return all
-}
-
-// alike reports whether routers of two mixtures choose among as many experts.
-func alike(a, b *models.Experts) bool {
-	return a == b || a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle
 }
 
 // A Routing is a popularity over the experts of a mixture. With loads w a token takes expert i with the
@@ -76,8 +72,8 @@ type Routing struct {
 	logs []float64 // log(1 − π) of the experts of the busiest rank
 }
 
-// Routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
-func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
+// routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
+func (p *Popularity) routings(m *models.Model, ranks int) (all []Routing) {
 	if p.Even() {
 		return nil
 	}
@@ -176,24 +172,11 @@ func (r *Routing) Tiles(tokens, rows float64) (sum float64) {
 	return sum
 }
 
-// Routings are the routings of a model's mixtures.
-type Routings []Routing
-
-// Of is how a mixture's experts are chosen; nil if all are chosen equally often.
-func (all Routings) Of(e *models.Experts) *Routing {
-	for i := range all {
-		if alike(all[i].of, e) {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
-// Counting is how the experts of a mixture with so many experts are chosen; nil if all are chosen equally often.
-func (all Routings) Counting(count float64) *Routing {
-	for i := range all {
-		if float64(all[i].of.Count) == count {
-			return &all[i]
+// routing is how the experts of a mixture with so many are chosen; nil if all are chosen equally often.
+func (r *Rank) routing(experts float64) *Routing {
+	for i := range r.routings {
+		if float64(r.routings[i].of.Count) == experts {
+			return &r.routings[i]
 		}
 	}
 	return nil
@@ -301,13 +284,13 @@ func DistinctInText(count, k, tokens float64) float64 {
 	return t.share
 }
 
-// A textShare is an answer of OfText.
+// A textShare is an answer of DistinctInText.
 type textShare struct {
 	key   [3]float64
 	share float64
 }
 
-// texts are latest answers of OfText: the deployments of a search ask for the same ones.
+// texts are latest answers of DistinctInText, without which an estimate of a mixture of experts takes half as long again.
 var texts [1 << 12]atomic.Pointer[textShare]
 
 // ExpertTiles is the expected number of tiles of so many rows that hold the tokens of one expert: a router sends it the

@@ -61,3 +61,35 @@ func (r *Rank) Bends(run *Run) (at []int) {
 	slices.Sort(at)
 	return slices.Compact(at)
 }
+
+// at is a step of a micro-batch of a workload after past tokens, with one new token.
+func (r *Rank) at(w *Workload, past int) Step {
+	st := r.Step(float64(w.Batch)/float64(r.Par.MicroBatches), 1, float64(past), 1)
+	st.Cache = float64(w.Context())
+	return st
+}
+
+// FirstDecode is the first decode step of a workload, of one micro-batch. Each step after it
+// has one more token of context.
+func (r *Rank) FirstDecode(w *Workload) Step { return r.at(w, w.PromptLen) }
+
+// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: the steps before the
+// last, if there are any, and the last. The LM head runs in the last step, unless it runs on
+// every position. A batch with more tokens than the budget of a step (0 for no limit) prefills
+// in equal groups of sequences; an engine fills its steps and splits prompts between them,
+// with equal work in as many steps.
+func (r *Rank) Prefill(w *Workload, budget int) (runs [2]Run) {
+	full := r.at(w, w.CachedPrefix)
+	most, chunk := w.Step(budget)
+	groups := max(math.Ceil(full.Batch/most), 1)
+	fresh := w.PromptLen - w.CachedPrefix
+	n := (fresh - 1) / int(chunk)
+	last := r.at(w, w.CachedPrefix+n*int(chunk))
+	full.Batch /= groups
+	last.Batch = full.Batch
+	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
+	if w.AllLogits {
+		full.Logits, last.Logits = full.New, last.New
+	}
+	return [2]Run{{full, n, groups}, {last, 1, groups}}
+}

@@ -4,10 +4,10 @@ import "llmprof/models"
 
 // A Step is one forward pass of one replica: each of Batch sequences has Past tokens and
 // gains New ones. Nothing else distinguishes prefill from decode.
-// Through Shard and its Rank a step has the Model, its split Par, and the formats
+// Through its Rank a step has the Model, its split Par, and the formats
 // Scheme, Dense and Plain.
 type Step struct {
-	Shard
+	Rank
 	Batch  float64
 	New    float64
 	Past   float64

@@ -35,7 +35,7 @@ func tinyLaunches(batch int) int {
 	if err != nil {
 		return 0
 	}
-	shard := operator.NewShard(m, analytic.Parallelism{}, plain, nil)
+	shard := operator.NewRank(m, analytic.Parallelism{}, plain, nil)
 	step := shard.Step(float64(batch), 1, tinyPrompt, 1)
 	return int(engines.EagerLaunches(&step))
 }
