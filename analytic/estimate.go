@@ -57,24 +57,23 @@ type Phase struct {
 	KernelLow, KernelHigh float64 `json:"-"`
 }
 
-// A Dependence is the derivative of a phase's time by the logarithm of what a resource takes for its work: a resource that is a percent
-// slower lengthens the phase by a percent of it.
-type Dependence struct {
-	Compute, Memory, Network unit.Seconds
-	Power                    unit.Seconds // the power limit, a percent lower
-	Launch                   unit.Seconds // fixed times of kernels and collectives
-	Host                     unit.Seconds // times of the host that show
-}
+// A Lever is what a faster machine may have more of.
+type Lever uint8
 
-// Add adds n times u.
-func (d *Dependence) Add(u *Dependence, n float64) {
-	d.Compute += u.Compute.Times(n)
-	d.Memory += u.Memory.Times(n)
-	d.Network += u.Network.Times(n)
-	d.Power += u.Power.Times(n)
-	d.Launch += u.Launch.Times(n)
-	d.Host += u.Host.Times(n)
-}
+// The levers.
+const (
+	Compute Lever = iota
+	MemoryBandwidth
+	NetworkBandwidth
+	PowerLimit
+	LaunchLatency // fixed times of kernels and collectives
+	HostSpeed     // times of the host that show
+	NumLevers
+)
+
+// A Dependence is the derivative of a phase's time by the logarithm of what each lever takes: a resource that is a percent slower lengthens
+// the phase by a percent of it. That of the power limit is by a lower limit.
+type Dependence [NumLevers]unit.Seconds
 
 // An Estimate is the answer to a Case.
 type Estimate struct {
@@ -165,7 +164,8 @@ func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode 
 		return e, prefill, decode, err
 	}
 	r := runner{p: p, detail: d, budget: maxSteps}
-	r.prefill(&prefill, w)
+	r.begin(w)
+	prefill = r.begun.prefill
 	prefill.limited = p.machine.LimitSlope(&prefill.Load)
 	parts := float64(p.Par.MicroBatches)
 	p.limit(&prefill, parts, true)
@@ -184,6 +184,34 @@ func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode 
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
 	p.assemble(&e, w, &prefill, &decode)
 	return e, prefill, decode, nil
+}
+
+// A begun is the beginning of a workload, which is the same however many tokens are generated.
+type begun struct {
+	of             Workload
+	prefill, first total // sum of the steps of the prompts; first decode step
+}
+
+// begin prices the prompts of a workload and its first decode step, unless they are those of the latest workload.
+func (r *runner) begin(w *Workload) {
+	p, key := r.p, *w
+	if depends := p.machine.Engine.Profile().FixedCache; depends == nil || !depends(p.Model) {
+		key.GenLen = min(w.GenLen, 2)
+	}
+	if r.detail == estimate {
+		if r.begun = p.latest.Load(); r.begun != nil && r.begun.of == key {
+			return
+		}
+	}
+	b := &begun{of: key}
+	r.prefill(&b.prefill, w)
+	if w.GenLen > 1 {
+		first := p.FirstDecode(w)
+		p.step(&b.first, &first, r.detail)
+	}
+	if r.begun = b; r.detail == estimate {
+		p.latest.Store(b)
+	}
 }
 
 func (p *Predictor) memory(w *Workload) Memory {
@@ -218,10 +246,7 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 		off = p.hostError(decode, off)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.Expected, off)
-		e.TTLT.Floor += all.Floor
-		e.TTLT.Expected += all.Expected
-		e.TTLT.Low += all.Low
-		e.TTLT.High += all.High
+		e.TTLT = Span{e.TTFT.Floor + all.Floor, e.TTFT.Expected + all.Expected, e.TTFT.Low + all.Low, e.TTFT.High + all.High}
 		gpuTime := float64(decode.Expected) * float64(par.PP)
 		e.MBU = float64(decode.Work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
@@ -260,8 +285,9 @@ func phase(t *total, share float64) Phase {
 		Traffic: t.Work.Traffic().Times(share), Compulsory: t.Work.Compulsory().Times(share),
 		Wire: (t.Work.Wire + t.Work.NodeWire).Times(share),
 	}
-	depends := t.depends()
-	p.Depends.Add(&depends, share)
+	for i, d := range t.depends() {
+		p.Depends[i] = d.Times(share)
+	}
 	for i := range t.bound {
 		p.Bounds[i] = t.bound[i].Times(share)
 		if p.Bounds[i] > p.Bounds[p.Bound] {

@@ -1,6 +1,8 @@
 package analytic
 
 import (
+	"sync/atomic"
+
 	"llmprof/analytic/operator"
 	"llmprof/unit"
 )
@@ -15,6 +17,7 @@ type Predictor struct {
 	layers    int
 	footprint operator.Footprint
 	doubts    []doubt
+	latest    *atomic.Pointer[begun] // of the latest estimate: those of a sweep often differ in what follows alone
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
@@ -29,7 +32,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	scheme.Conv, scheme.Newest = e.Conv, e.Newest
 	p := &Predictor{Rank: operator.NewRank(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
-		layers: c.Model.NumLayers()}
+		layers: c.Model.NumLayers(), latest: new(atomic.Pointer[begun])}
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Grain = e.Padding(g)
 	}

@@ -26,6 +26,7 @@ const maxSteps = 20000
 // is exact if f is linear. Else the run is halved.
 type runner struct {
 	p      *Predictor
+	begun  *begun // prompts and first decode step, which are priced already
 	detail detail
 	budget int // steps that it may still price
 }
@@ -51,8 +52,12 @@ func (r *runner) piece(all *total, run *operator.Run) {
 
 // step prices step n of a run, which may lie in the middle of two.
 func (r *runner) step(t *total, run *operator.Run, n float64) {
-	r.budget--
 	s := run.At(n)
+	if r.begun != nil && n == 0 && s.Decode() && s.Past == float64(r.begun.of.PromptLen) {
+		*t = r.begun.first
+		return
+	}
+	r.budget--
 	r.p.step(t, &s, r.detail)
 }
 

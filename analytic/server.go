@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
@@ -47,13 +48,18 @@ func (p *Predictor) StepBeside(decodes *StepCost, groups []operator.Group, toget
 	return p.cost(groups, together)
 }
 
-// cost prices a step of several groups, without micro-batches.
-func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
+// mixed prices a step of several groups, without micro-batches.
+func (p *Predictor) mixed(t *total, groups []operator.Group, together float64) operator.Step {
 	s := p.Mixed(groups)
 	s.Together = together
+	p.step(t, &s, times)
+	return s
+}
+
+// cost is mixed with its energy, and with what the host does meanwhile.
+func (p *Predictor) cost(groups []operator.Group, together float64) (c StepCost) {
 	var t total
-	p.step(&t, &s, times)
-	c := StepCost{}
+	s := p.mixed(&t, groups, together)
 	c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
 	if !s.Decode() {
 		c.Before = p.between(&s)
@@ -61,17 +67,14 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	}
 	rested := t.timing
 	p.limit(&t, 1, !s.Decode())
-	c.Time = t.Expected
-	c.Energy = p.drawn(&t.timing)
+	c.Time, c.Energy = t.Expected, p.drawn(&t.timing)
 	for i := range t.stage[:t.numStages] {
 		c.Stage = max(c.Stage, t.stage[i].Expected)
 	}
-	if wait := p.RequestTime(); wait > 0 && !s.Decode() {
-		request := p.requestTime()
+	if request := p.requestTime(); request.sum() > 0 && !s.Decode() {
 		rested.waitsForHost(&request, nil)
 		rested.slow(p.machine)
-		c.Spared.Time = t.throttled - rested.throttled
-		c.Spared.Energy = c.Energy - p.drawn(&rested) + p.idle(wait)
+		c.Spared = Spared{t.throttled - rested.throttled, c.Energy - p.drawn(&rested) + p.idle(request.sum())}
 	}
 	return c
 }
@@ -118,10 +121,8 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 			g.Batch /= parts
 		}
 	}
-	s := p.Mixed(groups)
-	s.Together = together
 	var t total
-	p.step(&t, &s, times)
+	p.mixed(&t, groups, together)
 	p.limit(&t, parts, false)
 	return StepCost{Time: t.Expected, Energy: p.drawn(&t.timing)}
 }
@@ -130,7 +131,7 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 func (p *Predictor) OneBatch() *Predictor {
 	one, par := *p, *p.Par
 	par.MicroBatches = 1
-	one.Par = &par
+	one.Par, one.latest = &par, new(atomic.Pointer[begun])
 	return &one
 }
 
@@ -142,11 +143,6 @@ func (p *Predictor) drawn(t *timing) unit.Joules {
 // idle is the energy of all GPUs of a replica that wait for a time.
 func (p *Predictor) idle(t unit.Seconds) unit.Joules {
 	return p.machine.Waiting.For(t).Times(float64(p.Par.TP * p.Par.PP))
-}
-
-// DecodeCost prices a decode step of a batch of sequences with a mean context.
-func (p *Predictor) DecodeCost(batch, context float64) StepCost {
-	return p.StepCost([]operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}}, 0)
 }
 
 // MixedStep is the time and the energy of StepCost.

@@ -132,15 +132,17 @@ func (t *total) throttleSlopes(throttle float64) {
 	t.slopes.On[roofline.Matrix] += t.throttled
 }
 
-// depends sums the derivatives by resource.
-func (t *total) depends() (d Dependence) {
-	on := &t.slopes.On
-	d.Compute, d.Memory, d.Network = on[roofline.Matrix]+on[roofline.Vector], on[roofline.Memory]+on[roofline.Serial], on[roofline.Network]
-	d.Power, d.Launch = -t.limited, on[roofline.Fixed]+on[roofline.Chain]+t.slopes.By[roofline.StreamNode]
+// depends sums the derivatives by lever.
+func (t *total) depends() Dependence {
+	on, host := &t.slopes.On, unit.Seconds(0)
 	for _, k := range hostConstants {
-		d.Host += t.slopes.By[k]
+		host += t.slopes.By[k]
 	}
-	return d
+	return Dependence{
+		Compute: on[roofline.Matrix] + on[roofline.Vector], MemoryBandwidth: on[roofline.Memory] + on[roofline.Serial],
+		NetworkBandwidth: on[roofline.Network], PowerLimit: -t.limited,
+		LaunchLatency: on[roofline.Fixed] + on[roofline.Chain] + t.slopes.By[roofline.StreamNode], HostSpeed: host,
+	}
 }
 
 // draws is the mean power of one GPU in a phase.

@@ -53,7 +53,7 @@ func TestPipelineOfDecodes(t *testing.T) {
 		batch := []operator.Group{{Batch: float64(x.clients) / float64(x.parts), New: 1, Past: 1256, Logits: 1}}
 		c := s.Predictor.OneBatch().StepCost(batch, 0)
 		casetest.Near(t, x.model+": TPOT", unit.Seconds(r.TPOT.Mean()), max(c.Time, c.Stage.Times(float64(x.parts))), 0.03)
-		turn := s.Predictor.DecodeCost(float64(x.clients), 1256)
+		turn := s.Predictor.StepCost([]operator.Group{{Batch: float64(x.clients), New: 1, Past: 1256, Logits: 1}}, 0)
 		casetest.Near(t, x.model+": time of a turn", turn.Time, max(c.Time, c.Stage.Times(float64(x.parts))), 0.001)
 		casetest.Near(t, x.model+": energy of an answer", r.Energy.Times(1/float64(x.clients)), turn.Energy.Times(2000/float64(x.clients)), 0.05)
 	}

@@ -62,7 +62,7 @@ func (s *measured) step(t *testing.T, limit unit.Watts) (unit.Seconds, unit.Watt
 	testkit.Must(t, err)
 	cost := p.StepCost([]operator.Group{{Batch: 1, New: s.tokens, Past: 700, Logits: s.tokens}}, 0)
 	if s.tokens == 1 {
-		cost = p.DecodeCost(1, 700)
+		cost = p.StepCost([]operator.Group{{Batch: 1, New: 1, Past: 700, Logits: 1}}, 0)
 	}
 	return cost.Time, unit.Watts(float64(cost.Energy) / float64(cost.Time) / float64(s.tp))
 }

@@ -25,23 +25,19 @@ type Change struct {
 	analytic.Estimate
 }
 
+// names are those of the levers.
+var names = [analytic.NumLevers]string{
+	analytic.Compute: "compute", analytic.MemoryBandwidth: "memory bandwidth", analytic.NetworkBandwidth: "network",
+	analytic.PowerLimit: "power limit", analytic.LaunchLatency: "launch latency", analytic.HostSpeed: "host",
+}
+
 // Resources is what an estimate would be with each resource of the machine faster by Step, from the derivatives of its times. The
 // change that shortens a request most comes first.
 func Resources(e *analytic.Estimate) []Change {
 	var all []Change
-	for _, r := range []struct {
-		name string
-		of   func(d *analytic.Dependence) unit.Seconds
-	}{
-		{"compute", func(d *analytic.Dependence) unit.Seconds { return d.Compute }},
-		{"memory bandwidth", func(d *analytic.Dependence) unit.Seconds { return d.Memory }},
-		{"network", func(d *analytic.Dependence) unit.Seconds { return d.Network }},
-		{"power limit", func(d *analytic.Dependence) unit.Seconds { return d.Power }},
-		{"launch latency", func(d *analytic.Dependence) unit.Seconds { return d.Launch }},
-		{"host", func(d *analytic.Dependence) unit.Seconds { return d.Host }},
-	} {
-		c := Change{Name: r.name, Estimate: *e}
-		prefill, decode := saved(r.of(&e.Prefill.Depends)), saved(r.of(&e.Decode.Depends))
+	for lever, name := range names {
+		c := Change{Name: name, Estimate: *e}
+		prefill, decode := saved(e.Prefill.Depends[lever]), saved(e.Decode.Depends[lever])
 		c.TTFT.Expected -= prefill
 		c.TPOT.Expected -= decode
 		c.TTLT.Expected -= prefill + decode.Times(float64(e.Tokens))
