@@ -143,25 +143,24 @@ func Predict(c *Case) (Estimate, error) {
 
 // Predict answers for one workload.
 func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
-	e, _, _, err = p.predict(w, estimate)
+	e, _, _, err = p.predict(w, estimate, false)
 	return e, err
 }
 
 // Fitting is Predict. An estimate that does not fit in memory has its memory and GPUs alone, which take no work.
-func (p *Predictor) Fitting(w *Workload) (Estimate, error) {
-	if err := w.Check(p.Par.MicroBatches); err != nil {
-		return Estimate{}, err
-	}
-	if m := p.memory(w); !m.Fits() {
-		return Estimate{Memory: m, GPUs: p.Par.GPUs()}, nil
-	}
-	return p.Predict(w)
+func (p *Predictor) Fitting(w *Workload) (e Estimate, err error) {
+	e, _, _, err = p.predict(w, estimate, true)
+	return e, err
 }
 
-// predict answers for one workload, with the sums over both phases.
-func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode total, err error) {
+// predict answers for one workload, with the sums over both phases; for one that does not fit by its memory alone if it has to fit.
+func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, prefill, decode total, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, prefill, decode, err
+	}
+	e.GPUs, e.Memory = p.Par.GPUs(), p.footprint.Memory(w, p.machine.Budget, p.machine.room())
+	if fitting && !e.Memory.Fits() {
+		return e, prefill, decode, nil
 	}
 	r := runner{p: p, detail: d, budget: maxSteps}
 	r.begin(w)
@@ -178,7 +177,6 @@ func (p *Predictor) predict(w *Workload, d detail) (e Estimate, prefill, decode 
 		return e, prefill, decode, fmt.Errorf("a power limit of %v: %s draws more than that even at its lowest clock; give a higher one",
 			p.machine.Most(), p.machine.GPU.Name)
 	}
-	e.Memory = p.memory(w)
 	each := float64(p.Par.TP*p.Par.PP) / float64(w.Batch)
 	e.Energy = energy.Of(prefill.draws(p.machine, p.Par), decode.draws(p.machine, p.Par), prefill.Expected, decode.Expected, w.GenLen-1, each)
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
@@ -214,10 +212,6 @@ func (r *runner) begin(w *Workload) {
 	}
 }
 
-func (p *Predictor) memory(w *Workload) Memory {
-	return p.footprint.Memory(w, p.machine.Budget, p.machine.room())
-}
-
 // prefill sums the steps of the prompts of a micro-batch.
 func (r *runner) prefill(all *total, w *Workload) {
 	for _, run := range r.p.Prefill(w) {
@@ -233,7 +227,7 @@ func (r *runner) prefill(all *total, w *Workload) {
 // assemble turns the sums into the answer.
 func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	par := p.Par
-	e.GPUs, e.Tokens = par.GPUs(), w.GenLen-1
+	e.Tokens = w.GenLen - 1
 	e.Prefill = phase(prefill, 1)
 	off := p.within(prefill, p.machine.Cal.PrefillError)
 	e.Prefill.KernelLow, e.Prefill.KernelHigh = off.low, off.high

@@ -81,7 +81,7 @@ func (p *Predictor) Slopes(s *operator.Step) (unit.Seconds, *roofline.Slopes) {
 
 // Spreads is what uncertain constants leave of the interval of both phases.
 func (p *Predictor) Spreads(w *Workload) (prefill, decode float64) {
-	_, first, rest, err := p.predict(w, estimate)
+	_, first, rest, err := p.predict(w, estimate, false)
 	if err != nil {
 		return 0, 0
 	}

@@ -36,14 +36,12 @@ type Operator struct {
 
 // Explain answers for one workload by operator: of the whole prompts, and of the mean decode step.
 func (p *Predictor) Explain(w *Workload) (e Estimate, prefill, decode []Operator, err error) {
-	e, first, rest, err := p.predict(w, operators)
+	e, first, rest, err := p.predict(w, operators, false)
 	if err != nil {
 		return e, nil, nil, err
 	}
 	for i := range rest.operators {
-		o := rest.operators[i]
 		rest.operators[i].scale(1 / float64(e.Tokens))
-		rest.operators[i].Layers = o.Layers
 	}
 	prefill = p.finish(first.operators, &e.Prefill)
 	if e.Tokens > 0 {

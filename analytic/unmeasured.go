@@ -48,7 +48,7 @@ var (
 
 // power is how far the power of a phase may be off.
 func (p *Predictor) power() ends {
-	if p.machine.GPU.Generation == "hopper" && p.Scheme.Weights.Bits() >= 8 {
+	if p.machine.Cal.PowerMeasured && p.Scheme.Weights.Bits() >= 8 {
 		return measuredPower
 	}
 	return unmeasuredPower

@@ -27,6 +27,8 @@ type Calibration struct {
 	// boards; 0 where no operators of the board were timed.
 	Residuals roofline.Constants
 	Board     float64
+
+	PowerMeasured bool // what phases draw was measured end to end on GPUs of the kind
 }
 
 // Check keeps impossible constants out, as a share that has an expected time below the

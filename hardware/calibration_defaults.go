@@ -27,14 +27,15 @@ var defaults = sync.OnceValue(func() (d struct{ Generation, Board map[string]def
 
 // A defaultSet is one table of defaults.toml.
 type defaultSet struct {
-	Base         string // generation that the set starts from
-	Source       string
-	DecodeError  float64 `toml:"decode_error"`
-	PrefillError float64 `toml:"prefill_error"`
-	BoardError   float64 `toml:"board_error"`
-	Throttled    *throttledBoard
-	Constants    defaultConstants
-	Residuals    map[string]float64
+	Base          string // generation that the set starts from
+	Source        string
+	DecodeError   float64 `toml:"decode_error"`
+	PrefillError  float64 `toml:"prefill_error"`
+	BoardError    float64 `toml:"board_error"`
+	PowerMeasured bool    `toml:"power_measured"`
+	Throttled     *throttledBoard
+	Constants     defaultConstants
+	Residuals     map[string]float64
 }
 
 // defaultConstants are values of constants, each in the section of its key.
@@ -61,6 +62,7 @@ func (s *defaultSet) apply(c *Calibration) {
 		base.apply(c)
 	}
 	c.Source, c.Board = cmp.Or(s.Source, c.Source), s.BoardError
+	c.PowerMeasured = s.PowerMeasured || c.PowerMeasured && s.Base == ""
 	c.DecodeError, c.PrefillError = cmp.Or(s.DecodeError, c.DecodeError), cmp.Or(s.PrefillError, c.PrefillError)
 	for k, v := range s.Constants {
 		c.Constants[k] = v

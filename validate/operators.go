@@ -192,15 +192,37 @@ func predicted(m *analytic.Machine, lines []breakdown.Operator, row *OperatorRow
 		return nil
 	}
 	out := &OperatorPrediction{}
-	all := breakdown.Fused(m, append(slices.Clone(own), others...)...)
-	out.Floor, out.Expected = all.Floor, max(all.Expected, all.Floor)
+	var times roofline.Times
+	for _, l := range append(slices.Clone(own), others...) {
+		out.FLOPs += l.FLOPs
+		out.Bytes += l.Compulsory()
+		out.Expected += l.Expected
+		for r, t := range map[roofline.Resource]unit.Seconds{
+			roofline.Matrix: l.Compute, roofline.Memory: l.Memory, roofline.Network: l.Network, roofline.Fixed: l.Fixed,
+		} {
+			times[r] += t
+		}
+	}
+	out.Floor, out.Bound = fusedFloor(m.Peaks(), own, others), times.Bound()
+	out.Expected = max(out.Expected, out.Floor)
 	out.Low, out.High = max(out.Expected.Times(1-wide), out.Floor), out.Expected.Times(1+wide)
-	out.FLOPs, out.Bound = all.FLOPs, all.Bound
-	out.Bytes = all.Weights + all.KV + all.State
 	for _, l := range own {
 		out.Bytes += l.Acts
 	}
 	return out
+}
+
+// fusedFloor is the floor of operators that one kernel does, which lets the resources overlap.
+func fusedFloor(p *roofline.Peaks, groups ...[]*breakdown.Operator) unit.Seconds {
+	var all roofline.Floor
+	for _, l := range slices.Concat(groups...) {
+		one := p.FloorOf(&l.Work, l.Format)
+		if one.Link, one.Node = 0, 0; l.Wire+l.NodeWire > 0 {
+			one.Link = l.Floor
+		}
+		all.Add(&one, 1)
+	}
+	return all.Time()
 }
 
 // add adds the figures of another operator, which runs after it.

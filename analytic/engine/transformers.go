@@ -307,13 +307,3 @@ func unfusedActivation(s *operator.Step, o *operator.Op) (kernels float64, moved
 	}
 	return kernels, s.Bytes(values * o.Shape.M * o.Shape.N)
 }
-
-// EagerLaunches counts the kernels that the host launches in a step on one GPU.
-func EagerLaunches(s *operator.Step) (n float64) {
-	l := analytic.Lowering{Step: s, Ops: s.AppendOps(nil)}
-	transformers.Lower(&l)
-	for i := range l.Kernels {
-		n += l.Kernels[i].Launches * l.Kernels[i].Count
-	}
-	return n
-}

@@ -35,9 +35,19 @@ func tinyLaunches(batch int) int {
 	if err != nil {
 		return 0
 	}
-	shard := operator.NewRank(m, analytic.Parallelism{}, plain, nil)
-	step := shard.Step(float64(batch), 1, tinyPrompt, 1)
-	return int(engines.EagerLaunches(&step))
+	eager, err := engines.Parse("transformers")
+	if err != nil {
+		return 0
+	}
+	rank := operator.NewRank(m, analytic.Parallelism{}, plain, nil)
+	step := rank.Step(float64(batch), 1, tinyPrompt, 1)
+	l := analytic.Lowering{Step: &step, Ops: step.AppendOps(nil)}
+	eager.Lower(&l)
+	launches := 0.0
+	for i := range l.Kernels {
+		launches += l.Kernels[i].Launches * l.Kernels[i].Count
+	}
+	return int(launches)
 }
 
 // steps runs decode steps of the tiny model: in a graph for the host's part of each
