@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 
@@ -126,16 +127,23 @@ func (w *walk) work(sum []Operator, o *operator.Op) []Operator {
 	return sum
 }
 
-// busyAtPeak is how long an operator of a kernel keeps each resource busy at the peaks. The
+// busy yields the operators of a kernel with how long each keeps each resource busy at the peaks. The
 // activations of the kernel's main operator move through memory; the activations of the
 // operators that are fused into it stay on the chip.
-func (w *walk) busyAtPeak(o *operator.Op, main bool) (f roofline.Floor) {
-	peaks := w.p.machine.Peaks()
-	o.AddFloor(&f, peaks, 1)
-	if main {
-		f.Memory = o.Work.Traffic().Over(peaks.Memory)
+func (w *walk) busy(k *Kernel) iter.Seq2[int, roofline.Floor] {
+	return func(yield func(int, roofline.Floor) bool) {
+		peaks := w.p.machine.Peaks()
+		for set := k.Ops; set != 0; set &= set - 1 {
+			i := bits.TrailingZeros64(set)
+			var f roofline.Floor
+			if w.Ops[i].AddFloor(&f, peaks, 1); i == k.Main {
+				f.Memory = w.Ops[i].Work.Traffic().Over(peaks.Memory)
+			}
+			if !yield(i, f) {
+				return
+			}
+		}
 	}
-	return f
 }
 
 // chargeKernel divides the time of a kernel among its operators: the time of each resource in
@@ -143,45 +151,33 @@ func (w *walk) busyAtPeak(o *operator.Op, main bool) (f roofline.Floor) {
 // operator.
 func (w *walk) chargeKernel(sum []Operator, k *Kernel, c *roofline.Cost) {
 	var whole roofline.Floor
-	for set := k.Ops; set != 0; set &= set - 1 {
-		i := bits.TrailingZeros64(set)
-		f := w.busyAtPeak(&w.Ops[i], i == k.Main)
+	for _, f := range w.busy(k) {
 		whole.Add(&f, 1)
 	}
-	for set := k.Ops; set != 0; set &= set - 1 {
-		i := bits.TrailingZeros64(set)
-		o, main := &w.Ops[i], i == k.Main
+	for i, f := range w.busy(k) {
+		o, main := &w.Ops[i], 0.0
+		if i == k.Main {
+			main = 1
+		}
+		share := func(part, whole unit.Seconds) float64 {
+			if whole == 0 {
+				return main
+			}
+			return float64(part / whole)
+		}
 		_, line := sumOf(sum, o.Name, o.Layer)
-		f := w.busyAtPeak(o, main)
 		line.charge(w.p.machine, c, shares{
-			compute: share(f.Matrix+f.Vector, whole.Matrix+whole.Vector, main),
-			memory:  share(f.Memory, whole.Memory, main),
-			network: share(f.Link+f.Node, whole.Link+whole.Node, main),
-			main:    main,
+			compute: share(f.Matrix+f.Vector, whole.Matrix+whole.Vector), memory: share(f.Memory, whole.Memory),
+			network: share(f.Link+f.Node, whole.Link+whole.Node), fixed: main,
 		})
-		if line.In = k.Phase; line.In == "" && !main {
+		if line.In = k.Phase; line.In == "" && main == 0 {
 			line.In = w.Ops[k.Main].Name
 		}
 	}
 }
 
 // shares are the parts of the times of a kernel that one of its operators has.
-type shares struct {
-	compute, memory, network float64
-	main                     bool
-}
-
-// share is a part divided by its whole. Where the whole is 0, the kernel's main operator has
-// all of it.
-func share(part, whole unit.Seconds, main bool) float64 {
-	switch {
-	case whole > 0:
-		return float64(part / whole)
-	case main:
-		return 1
-	}
-	return 0
-}
+type shares struct{ compute, memory, network, fixed float64 }
 
 // charge adds the operator's part of a kernel.
 func (o *Operator) charge(m *Machine, c *roofline.Cost, s shares) {
@@ -192,20 +188,18 @@ func (o *Operator) charge(m *Machine, c *roofline.Cost, s shares) {
 	case roofline.ByNetwork:
 		part = s.network
 	}
-	fixed, draws := c.Times[roofline.Fixed], m.BusyOf(c)
+	fixed, busy := c.Times[roofline.Fixed], m.BusyOf(c)
 	o.Compute += c.Compute().Times(s.compute)
 	o.Memory += (c.Times[roofline.Memory] + c.Times[roofline.Serial]).Times(s.memory)
 	o.Network += c.Times[roofline.Network].Times(s.network)
-	o.Expected += (c.Time - fixed).Times(part)
+	o.Fixed += fixed.Times(s.fixed)
+	o.Expected += (c.Time - fixed).Times(part) + fixed.Times(s.fixed)
 	o.slower += m.Slows(c, s.compute, part)
-	o.busy.Compute += draws.Compute.Times(s.compute)
-	o.busy.Network += draws.Network.Times(s.network)
-	o.busy.Draw.Add(draws.Draw, s.memory)
-	if s.main {
-		o.busy.Fixed += draws.Fixed
-		o.Fixed += fixed
-		o.Expected += fixed
-	}
+	o.busy.Compute += busy.Compute.Times(s.compute)
+	o.busy.Network += busy.Network.Times(s.network)
+	o.busy.Memory += busy.Memory.Times(s.memory)
+	o.busy.Chip += busy.Chip.Times(s.memory)
+	o.busy.Fixed += busy.Fixed.Times(s.fixed)
 }
 
 // finish sets the bounds, the shares and the energy of the operators of a phase. It lists the time of the host as

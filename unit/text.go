@@ -169,8 +169,6 @@ func Around[Q interface {
 
 func (s Seconds) kind() kind { return seconds }
 func (j Joules) kind() kind  { return joules }
-func (d Dollars) kind() kind { return dollars }
-func (b Bytes) kind() kind   { return bytes }
 
 // String is the value with its unit.
 func (r Rounded) String() string { return r.Value + " " + r.Unit }

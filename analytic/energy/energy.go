@@ -51,8 +51,6 @@ type Power struct {
 
 	constants *roofline.Constants
 	drawn     [roofline.NumClasses]float64 // share of Rest while the bytes of a class move
-	steady    [roofline.NumClasses]bool    // classes whose kernels draw that all the time
-	byByte    [roofline.NumClasses]bool    // classes whose bytes take the same energy at every rate
 	// Time of bytes at the rate that a library's GEMMs in 16 bits reach, over that at the data-sheet bandwidth.
 	traffic float64
 }
@@ -69,8 +67,7 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
 	for c := range m.drawn {
-		law := roofline.LawOf(roofline.Class(c))
-		m.drawn[c], m.steady[c], m.byByte[c] = prices.Constant(law.Power), law.Steady, law.ByByte
+		m.drawn[c] = prices.Constant(roofline.LawOf(roofline.Class(c)).Power)
 	}
 	m.traffic = 1 / k[roofline.GEMMMemory]
 	m.most = m.Throttle * m.Throttle
@@ -126,10 +123,6 @@ func throttle(square *roofline.Cost, times float64) float64 {
 // Window is the time over which a GPU holds its power limit.
 const Window unit.Seconds = 0.1
 
-// A Draw is the time at full power above waiting that the moving of bytes is worth: of
-// the memory, and of the multiprocessors beyond that.
-type Draw struct{ Memory, Chip unit.Seconds }
-
 // Split divides what a GPU draws while bytes move between its memory, which draws so much at most, and its multiprocessors.
 func Split(share, memory float64) (bytes, chip float64) {
 	return unit.Smaller(share, memory), unit.Larger(share-memory, 0)
@@ -138,40 +131,21 @@ func Split(share, memory float64) (bytes, chip float64) {
 // Moves is how long a kernel moves bytes, as far as it draws power for that. A byte of a library's GEMM takes the same energy at every rate
 // (experiments/power): a GEMM that reaches less of the bandwidth draws less power.
 func (p *Power) Moves(c *roofline.Cost) unit.Seconds {
-	switch {
-	case p.steady[c.Class]:
+	switch law := roofline.LawOf(c.Class); {
+	case law.Steady:
 		return c.Time - c.Times[roofline.Fixed]
-	case p.byByte[c.Class]:
+	case law.ByByte:
 		return c.Traffic.Times(p.traffic) + c.Times[roofline.Serial]
 	}
 	return c.Times[roofline.Memory] + c.Times[roofline.Serial]
-}
-
-// DrawOf is what a kernel draws while its bytes move.
-func (p *Power) DrawOf(c *roofline.Cost) Draw {
-	busy := p.Moves(c)
-	if busy == 0 {
-		return Draw{}
-	}
-	bytes, chip := Split(p.drawn[c.Class], p.constants[roofline.PowerMemory])
-	d := Draw{busy.Times(bytes), busy.Times(chip)}
-	if c.Class == roofline.UnpackGEMM {
-		d.Chip += c.Times[roofline.Vector].Times(p.constants[roofline.PowerUnpack])
-	}
-	return d
-}
-
-// Add adds n times e.
-func (d *Draw) Add(e Draw, n float64) {
-	d.Memory += e.Memory.Times(n)
-	d.Chip += e.Chip.Times(n)
 }
 
 // Busy is how long kernels keep the units of one GPU busy at the rates of bursts, overlap
 // disregarded.
 type Busy struct {
 	Compute, Network, Fixed unit.Seconds
-	Draw                    Draw // power of the bytes that move
+	// Time at full power above waiting that the moving of bytes is worth: of the memory, and of the multiprocessors beyond that.
+	Memory, Chip unit.Seconds
 }
 
 // Add adds n times c.
@@ -179,7 +153,8 @@ func (b *Busy) Add(c *Busy, n float64) {
 	b.Compute += c.Compute.Times(n)
 	b.Network += c.Network.Times(n)
 	b.Fixed += c.Fixed.Times(n)
-	b.Draw.Add(c.Draw, n)
+	b.Memory += c.Memory.Times(n)
+	b.Chip += c.Chip.Times(n)
 }
 
 // Times is n times b.
@@ -209,34 +184,33 @@ func (l *Load) Add(m *Load, n float64) {
 	}
 }
 
-// BusyOf is how long a kernel keeps units busy that draw power.
-func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
-	p.use(&b, c)
-	return b
-}
-
-// use adds how long a kernel keeps units busy. Kernels that were timed while the GPU was slowed draw the power of their
+// BusyOf is how long a kernel keeps units busy that draw power. Kernels that were timed while the GPU was slowed draw the power of their
 // memory traffic all the time.
-func (p *Power) use(b *Busy, c *roofline.Cost) {
-	if !p.steady[c.Class] {
-		b.Compute += unit.Larger(c.Useful, c.Times[roofline.Vector])
+func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
+	if !roofline.LawOf(c.Class).Steady {
+		b.Compute = unit.Larger(c.Useful, c.Times[roofline.Vector])
 	}
-	b.Network += c.Times[roofline.Network]
-	b.Fixed += c.Times[roofline.Fixed]
-	draw := p.DrawOf(c)
-	b.Draw.Memory += draw.Memory
-	b.Draw.Chip += draw.Chip
+	b.Network, b.Fixed = c.Times[roofline.Network], c.Times[roofline.Fixed]
+	if moves := p.Moves(c); moves != 0 {
+		bytes, chip := Split(p.drawn[c.Class], p.constants[roofline.PowerMemory])
+		b.Memory, b.Chip = moves.Times(bytes), moves.Times(chip)
+		if c.Class == roofline.UnpackGEMM {
+			b.Chip += c.Times[roofline.Vector].Times(p.constants[roofline.PowerUnpack])
+		}
+	}
+	return b
 }
 
 // Take adds a kernel, and what it would take if its arithmetic took Throttle times as
 // long, and Throttle² times. Memory and links have clocks of their own.
 func (p *Power) Take(l *Load, c *roofline.Cost) {
 	l.Expected += c.Time
-	p.use(&l.Busy, c)
+	busy := p.BusyOf(c)
+	l.Busy.Add(&busy, 1)
 	if p.capped {
 		l.Stretch.take(c)
 	}
-	if p.Throttle <= 1 || p.steady[c.Class] {
+	if p.Throttle <= 1 || roofline.LawOf(c.Class).Steady {
 		return
 	}
 	if slowest := c.Slower(p.Throttle * p.Throttle); slowest > c.Time {
@@ -258,7 +232,7 @@ func (p *Power) Limit(l *Load) (c Clocks, throttled unit.Seconds) {
 // balanced is by how many times arithmetic takes longer at a limit of the board's or above it, and how much longer all
 // of the load takes. How the time grows with x is taken as two lines, from x = 1 to throttle and from there to throttle².
 func (p *Power) balanced(l *Load, headroom float64) (clock float64, throttled unit.Seconds) {
-	matrix, other := p.chip(&l.Busy)/headroom, (float64(l.Draw.Memory)+p.others(&l.Busy))/headroom
+	matrix, other := p.chip(&l.Busy)/headroom, (float64(l.Memory)+p.others(&l.Busy))/headroom
 	if p.Throttle <= 1 || matrix+other <= float64(l.Expected) {
 		return 1, 0
 	}
@@ -327,11 +301,11 @@ func (p *Power) Active(b *Busy, c Clocks) unit.Joules {
 	if c.At > c.Own {
 		return p.Rest.For(p.lowered(b, c))
 	}
-	return p.Rest.For(unit.Seconds(p.chip(b)/p.Fall(c.At) + float64(b.Draw.Memory) + p.others(b)))
+	return p.Rest.For(unit.Seconds(p.chip(b)/p.Fall(c.At) + float64(b.Memory) + p.others(b)))
 }
 
 // chip is the time at full power above waiting that what the multiprocessors do is worth.
-func (p *Power) chip(b *Busy) float64 { return p.Matrix*float64(b.Compute) + float64(b.Draw.Chip) }
+func (p *Power) chip(b *Busy) float64 { return p.Matrix*float64(b.Compute) + float64(b.Chip) }
 
 // others is the time at full power above waiting that times of links, and of kernels that
 // start and end, are worth.

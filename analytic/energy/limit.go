@@ -171,7 +171,7 @@ func (p *Power) lowered(b *Busy, c Clocks) unit.Seconds {
 	fall := min(p.Fall(c.At*c.hidden), max(deepest, own))
 	volts := own / fall
 	waiting := volts * c.Own / (c.At * c.hidden) * c.stretched
-	arithmetic, bytes := p.Matrix*float64(b.Compute)/fall, float64(b.Draw.Memory)
-	return unit.Seconds(arithmetic + float64(b.Draw.Chip)/own*waiting + bytes*(1-onChip+onChip*waiting) +
+	arithmetic, bytes := p.Matrix*float64(b.Compute)/fall, float64(b.Memory)
+	return unit.Seconds(arithmetic + float64(b.Chip)/own*waiting + bytes*(1-onChip+onChip*waiting) +
 		p.constants[roofline.PowerNetwork]*float64(b.Network) + p.constants[roofline.PowerFixed]*float64(b.Fixed)*volts)
 }

@@ -194,8 +194,8 @@ func TestHalfTheClockByHand(t *testing.T) {
 	// 0.7 is drawn at half of the clock for as long as the kernel takes.
 	const volts = 1 / 1.35
 	stretched := want / float64(c.Time)
-	joules := float64(m.Rest) * (m.Matrix*float64(l.Compute)*volts + float64(l.Draw.Chip)*volts/2*stretched +
-		float64(l.Draw.Memory)*(0.3+0.7*volts/2*stretched) + m.Cal.Constants[roofline.PowerFixed]*fixed*volts)
+	joules := float64(m.Rest) * (m.Matrix*float64(l.Compute)*volts + float64(l.Chip)*volts/2*stretched +
+		float64(l.Memory)*(0.3+0.7*volts/2*stretched) + m.Cal.Constants[roofline.PowerFixed]*fixed*volts)
 	casetest.Near(t, "power", float64(got), float64(m.Waiting)+joules/want, 1e-6)
 }
 
