@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/measure/calibrate"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -16,7 +17,7 @@ import (
 // measured is a calibration of g in which nothing but the products was fitted.
 func measured(t *testing.T, g *hardware.GPU, engine string) *hardware.CalibrationFile {
 	t.Helper()
-	f, err := hardware.NewCalibration(g, unit.BF16)
+	f, err := calibrate.NewFile(g, unit.BF16)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -250,24 +250,3 @@ func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
 	}
 	return nil, nil
 }
-
-// NewCalibration is a file of g in which every constant is the default of its
-// generation, for a fit to put what it found in.
-func NewCalibration(g *GPU, dtype unit.Format) (*CalibrationFile, error) {
-	peak, ok := g.Peak(dtype)
-	if !ok {
-		return nil, fmt.Errorf("%s has no peak for %v: the shares of a calibration are of one", g.Key, dtype)
-	}
-	f := &CalibrationFile{
-		GPU: g.Key, DType: dtype, TP: []int{1}, Tools: map[string]string{},
-		Device: CalibratedDevice{Peak: peak, Bandwidth: g.Bandwidth},
-		Values: map[string]Value{}, HeldOut: map[string]Residual{},
-	}
-	c := DefaultCalibration(g)
-	for _, k := range roofline.All() {
-		if i := k.Info(); !i.Optional && !i.Unfiled {
-			f.Values[i.Key] = Value{Value: c.Constants[k], From: "default for " + g.Generation}
-		}
-	}
-	return f, nil
-}

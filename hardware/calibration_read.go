@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 
@@ -249,3 +250,14 @@ func (f *CalibrationFile) checkTables(s *source) error {
 	}
 	return s.check("", rules)
 }
+
+// keysBySection has the names of the constants in each table of a file.
+var keysBySection = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
+	for _, c := range roofline.All() {
+		if section, k, _ := strings.Cut(c.Info().Key, "."); !c.Info().Unfiled {
+			all[section] = append(all[section], k)
+		}
+	}
+	return all
+})

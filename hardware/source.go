@@ -3,7 +3,6 @@ package hardware
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"strings"
 
@@ -68,22 +67,13 @@ func (s *source) in(at fileerror.Span, problem string) error {
 	return fileerror.New(s.file, line, at, "%s", problem)
 }
 
-// tomlFields yields the fields of a struct with their keys in TOML.
-func tomlFields(v reflect.Value) iter.Seq2[string, reflect.Value] {
-	return func(yield func(string, reflect.Value) bool) {
-		for _, f := range reflect.VisibleFields(v.Type()) {
-			if key := f.Tag.Get("toml"); key != "" && key != "-" && !yield(key, v.FieldByIndex(f.Index)) {
-				return
-			}
-		}
-	}
-}
-
 // fields are pointers to the fields of a struct, by their keys in TOML.
 func fields(of any) map[string]any {
-	all := map[string]any{}
-	for key, v := range tomlFields(reflect.ValueOf(of).Elem()) {
-		all[key] = v.Addr().Interface()
+	all, v := map[string]any{}, reflect.ValueOf(of).Elem()
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if key := f.Tag.Get("toml"); key != "" && key != "-" {
+			all[key] = v.FieldByIndex(f.Index).Addr().Interface()
+		}
 	}
 	return all
 }

@@ -270,8 +270,8 @@ func TestFitOfPower(t *testing.T) {
 				t.Errorf("%s: %s is %+v, want %v", engine, k, v, truth[k])
 			}
 		}
-		if again, err := hardware.ParseCalibration("x", f.Text()); err != nil || len(again.Values) != len(f.Values) {
-			t.Errorf("%v: %s", err, f.Text())
+		if again, err := hardware.ParseCalibration("x", Text(f)); err != nil || len(again.Values) != len(f.Values) {
+			t.Errorf("%v: %s", err, Text(f))
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestFitOfImpossiblePower(t *testing.T) {
 	if !strings.Contains(strings.Join(f.Notes, "\n"), "runs for their power") {
 		t.Errorf("notes: %q", f.Notes)
 	}
-	if _, err := hardware.ParseCalibration("x", f.Text()); err != nil {
+	if _, err := hardware.ParseCalibration("x", Text(f)); err != nil {
 		t.Error(err)
 	}
 }
@@ -358,7 +358,7 @@ func TestFitOfAPlan(t *testing.T) {
 	if r := f.HeldOut["gemm.memory"]; r.N < 20 || r.Median > 0.04 || r.P90 > 0.08 {
 		t.Errorf("rows with 3 %% of noise are predicted with errors of %+v", r)
 	}
-	if _, err := hardware.ParseCalibration("f", f.Text()); err != nil {
+	if _, err := hardware.ParseCalibration("f", Text(f)); err != nil {
 		t.Error(err)
 	}
 }
@@ -563,8 +563,8 @@ func FuzzFit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := hardware.ParseCalibration("x", c.Text()); err != nil {
-			t.Errorf("%v\n%s", err, c.Text())
+		if _, err := hardware.ParseCalibration("x", Text(c)); err != nil {
+			t.Errorf("%v\n%s", err, Text(c))
 		}
 	})
 }
@@ -598,7 +598,7 @@ func TestFitOfDisturbedRows(t *testing.T) {
 			t.Errorf("%s is %+v", key, v)
 		}
 	}
-	if _, err := hardware.ParseCalibration("f", f.Text()); err != nil {
+	if _, err := hardware.ParseCalibration("f", Text(f)); err != nil {
 		t.Error(err)
 	}
 }
@@ -618,7 +618,7 @@ func recovered(t *testing.T, g *hardware.GPU, rows *Rows, want map[roofline.Cons
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := hardware.ParseCalibration("x", f.Text())
+	again, err := hardware.ParseCalibration("x", Text(f))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
-package hardware
+package calibrate
 
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,20 +14,42 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// A calibrationWriter writes lines of TOML. The encoder of the library writes no comments, and
-// tables of one entry a line.
-type calibrationWriter struct{ strings.Builder }
+// NewFile is a file of g in which every constant is the default of its
+// generation, for a fit to put what it found in.
+func NewFile(g *hardware.GPU, dtype unit.Format) (*hardware.CalibrationFile, error) {
+	peak, ok := g.Peak(dtype)
+	if !ok {
+		return nil, fmt.Errorf("%s has no peak for %v: the shares of a calibration are of one", g.Key, dtype)
+	}
+	f := &hardware.CalibrationFile{
+		GPU: g.Key, DType: dtype, TP: []int{1}, Tools: map[string]string{},
+		Device: hardware.CalibratedDevice{Peak: peak, Bandwidth: g.Bandwidth},
+		Values: map[string]hardware.Value{}, HeldOut: map[string]hardware.Residual{},
+	}
+	c := hardware.DefaultCalibration(g)
+	for _, k := range roofline.All() {
+		if i := k.Info(); !i.Optional && !i.Unfiled {
+			f.Values[i.Key] = hardware.Value{Value: c.Constants[k], From: "default for " + g.Generation}
+		}
+	}
+	return f, nil
+}
 
-func (w *calibrationWriter) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+// A writer writes lines of TOML. The encoder of the library writes no comments, and
+// tables of one entry a line.
+type writer struct{ strings.Builder }
+
+func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 
 // fields writes the keys of a struct, but for those whose value is zero and for tables.
-func (w *calibrationWriter) fields(of any) {
+func (w *writer) fields(of any) {
 	for key, v := range tomlFields(reflect.ValueOf(of).Elem()) {
-		table := v.Kind() == reflect.Map || v.Kind() == reflect.Pointer || v.Type() == reflect.TypeFor[CalibratedDevice]()
+		table := v.Kind() == reflect.Map || v.Kind() == reflect.Pointer || v.Type() == reflect.TypeFor[hardware.CalibratedDevice]()
 		if !table && !v.IsZero() {
 			w.line("%s = %s", key, encoded(v.Interface()))
 		}
@@ -34,7 +57,7 @@ func (w *calibrationWriter) fields(of any) {
 }
 
 // table writes a table of entries, if there are any, in the order of their constants.
-func table[V any](w *calibrationWriter, head string, entries map[string]V) {
+func table[V any](w *writer, head string, entries map[string]V) {
 	if len(entries) > 0 {
 		w.line("%s", head)
 	}
@@ -72,7 +95,7 @@ func composed(v reflect.Value) (text string, ok bool) {
 		var all []string
 		for key, field := range tomlFields(v) {
 			if field.Kind() != reflect.Interface || !field.IsNil() {
-				all = append(all, key+" = "+encoded(reflect.Indirect(field).Interface()))
+				all = append(all, key+" = "+encoded(field.Interface()))
 			}
 		}
 		return "{" + strings.Join(all, ", ") + "}", true
@@ -85,15 +108,16 @@ func composed(v reflect.Value) (text string, ok bool) {
 	return "", false
 }
 
-// Text is the file as people read it; ParseCalibration reads it back. Numbers
+// Text is a calibration file as people read it; hardware.ParseCalibration reads it back. Numbers
 // have four digits, which is more than any of them is worth.
-func (f *CalibrationFile) Text() string {
-	var w calibrationWriter
+func Text(f *hardware.CalibrationFile) string {
+	var w writer
 	w.line("# What one kind of GPU reaches in practice, measured by llmprof calibrate. docs/calibration.md says what each")
 	w.line("# constant is. uncertainty is half of the 95 %% interval; n counts the rows that determine the constant, 0 for none.")
-	t := calibrationText{CalibrationSchema, *f}
-	t.Made = f.Made.UTC().Truncate(time.Second)
-	w.fields(&t)
+	w.line("schema = %s", encoded(hardware.CalibrationSchema))
+	head := *f
+	head.Made = f.Made.UTC().Truncate(time.Second)
+	w.fields(&head)
 	table(&w, "\n[versions]", f.Tools)
 	left := "a third at a time"
 	if f.Tables != nil {
@@ -110,8 +134,27 @@ func (f *CalibrationFile) Text() string {
 	return w.String()
 }
 
+// A valueEntry is the entry of a constant, whose figures are numbers or times.
+type valueEntry struct {
+	Value       any    `toml:"value"`
+	Uncertainty any    `toml:"uncertainty"`
+	N           int    `toml:"n"`
+	From        string `toml:"from"`
+}
+
+// tomlFields yields the fields of a struct with their keys in TOML.
+func tomlFields(v reflect.Value) iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if key := f.Tag.Get("toml"); key != "" && key != "-" && !yield(key, v.FieldByIndex(f.Index)) {
+				return
+			}
+		}
+	}
+}
+
 // values writes the constants by their sections.
-func (w *calibrationWriter) values(values map[string]Value) {
+func (w *writer) values(values map[string]hardware.Value) {
 	last := ""
 	for _, c := range roofline.All() {
 		k := c.Info()
@@ -130,24 +173,13 @@ func (w *calibrationWriter) values(values map[string]Value) {
 			}
 			return v
 		}
-		text := valueText{Value: quantity(v.Value), N: &v.N, From: v.From}
+		text := valueEntry{Value: quantity(v.Value), N: v.N, From: v.From}
 		if v.N >= 2 {
 			text.Uncertainty = quantity(v.Uncertainty)
 		}
 		w.line("%s = %s", key, encoded(text))
 	}
 }
-
-// keysBySection has the names of the constants in each table of a file.
-var keysBySection = sync.OnceValue(func() map[string][]string {
-	all := map[string][]string{}
-	for _, c := range roofline.All() {
-		if section, k, _ := strings.Cut(c.Info().Key, "."); !c.Info().Unfiled {
-			all[section] = append(all[section], k)
-		}
-	}
-	return all
-})
 
 // sectionHeads has what stands above each table of constants in a calibration file: the equation of a law, or
 // a sentence on the constants.
@@ -178,10 +210,11 @@ var sectionHeads = sync.OnceValue(func() map[string]string {
 		"power":            "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up",
 		"host":             "The engine and its host",
 	}
-	for _, section := range slices.Collect(maps.Keys(all)) {
+	for _, c := range roofline.All() {
+		section, _, _ := strings.Cut(c.String(), ".")
 		for scheme := roofline.FP8; scheme < roofline.NumSchemes; scheme++ {
-			if name := section + "_" + scheme.String(); keysBySection()[name] != nil {
-				all[name] = "The same, " + scheme.Help()
+			if base, ok := strings.CutSuffix(section, "_"+scheme.String()); ok && all[base] != "" && all[section] == "" {
+				all[section] = "The same, " + scheme.Help()
 			}
 		}
 	}
