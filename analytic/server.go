@@ -36,14 +36,8 @@ type Spared struct {
 // groups share its GEMMs, and each group has its attention. Together is the number of tokens of all replicas that
 // share the experts; 0 if each replica has as many as this one.
 func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
-	return p.StepBeside(nil, groups, together)
-}
-
-// StepBeside is StepCost where that of the groups that decode, which a pipeline's turn with prompts is worked out from, is known; nil
-// where it is not.
-func (p *Predictor) StepBeside(decodes *StepCost, groups []operator.Group, together float64) StepCost {
 	if p.Par.MicroBatches > 1 {
-		return p.pipelined(decodes, groups, together)
+		return p.pipelined(groups, together)
 	}
 	return p.cost(groups, together)
 }
@@ -83,7 +77,7 @@ func (p *Predictor) cost(groups []operator.Group, together float64) (c StepCost)
 // no sooner than the longest stage has let all through. A prompt takes every stage longer than what decodes does, so the stages wait for
 // each other beside it. Prompts that come meanwhile join one micro-batch; those that come within a turn that only decodes are spread over
 // all.
-func (p *Predictor) pipelined(known *StepCost, groups []operator.Group, together float64) StepCost {
+func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCost {
 	var decodes []operator.Group
 	sequences, prompts := 0.0, 0.0
 	for _, g := range groups {
@@ -98,10 +92,7 @@ func (p *Predictor) pipelined(known *StepCost, groups []operator.Group, together
 		return p.turn(groups, together, parts)
 	}
 	rest, whole := StepCost{}, p.turn(groups, together, parts)
-	switch {
-	case known != nil:
-		rest = *known
-	case sequences > 0:
+	if sequences > 0 {
 		rest = p.turn(decodes, together, parts)
 	}
 	one := float64(whole.Time-rest.Time) / prompts

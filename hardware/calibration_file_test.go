@@ -89,7 +89,8 @@ func TestCalibrationSectionsAreWhole(t *testing.T) {
 				continue
 			}
 			delete(f.Values, c.String())
-			if _, err := hardware.ParseCalibration("mine.toml", calibrate.Text(f)); err == nil || !strings.Contains(err.Error(), "has no "+c.String()) {
+			_, err := hardware.ParseCalibration("mine.toml", calibrate.Text(f))
+			if err == nil || !strings.Contains(err.Error(), "has no "+c.String()) {
 				t.Errorf("without %s: %v", c, err)
 			}
 			f.Values[c.String()] = v

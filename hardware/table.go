@@ -3,8 +3,6 @@ package hardware
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,16 +43,6 @@ func (t *Table) OverlayFile(path string) (*Table, error) {
 		return nil, fmt.Errorf("hardware file: %w", err)
 	}
 	return t.Overlay(path, string(text))
-}
-
-// UserFile is where a user's own table is looked for unless one is named:
-// llmprof/hardware.toml in the user's configuration folder. It need not exist.
-func UserFile() (string, error) {
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder for a hardware file: %w", err)
-	}
-	return filepath.Join(dir, "llmprof", "hardware.toml"), nil
 }
 
 // counted is a GPU with a number of them, as "8xH100" or "h100 x 2".

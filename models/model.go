@@ -295,15 +295,18 @@ func (m *Model) Blocks() iter.Seq2[*Layer, *Block] {
 	}
 }
 
-// HasExperts reports whether any layer routes its tokens.
-func (m *Model) HasExperts() bool {
+// Any reports whether something holds for any block.
+func (m *Model) Any(holds func(b *Block) bool) bool {
 	for _, b := range m.Blocks() {
-		if b.Experts != nil {
+		if holds(b) {
 			return true
 		}
 	}
 	return false
 }
+
+// HasExperts reports whether any layer routes its tokens.
+func (m *Model) HasExperts() bool { return m.Any(func(b *Block) bool { return b.Experts != nil }) }
 
 // DraftModule is the model's draft (MTP) module as a model of its own: a layer like the last one with attention, the
 // projection of the hidden state and the embedding side by side (eh_proj), and the embedding and the

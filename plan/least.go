@@ -248,7 +248,7 @@ func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, ene
 			if w.q.steps() == 0 {
 				groups = groups[1:]
 			}
-			c := w.p.StepBeside(&d.StepCost, groups, 0)
+			c := w.p.StepCost(groups, 0)
 			each := tokens / chunk
 			time = min(time, max(c.Time-c.Waits-d.Time, 0).Times(each))
 			energy = min(energy, max(w.beyond(&c)-w.beyond(&d.StepCost), 0).Times(each))

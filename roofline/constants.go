@@ -103,7 +103,7 @@ var (
 	GEMMQuantize  = define("gemm.quantize", Often, optional, "how often activations are moved that a separate kernel quantizes")
 	GEMMRow       = define("gemm.row", Delay, optional, "time of a row that a separate kernel quantizes")
 	GEMMExposed   = define("gemm.exposed", Exposure, optional,
-		"how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of their squares' sum")
+		"how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other, 1 for the root of their squares' sum")
 	GEMMIdle = define("gemm.tile_idle", Shown, optional,
 		"share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards")
 

@@ -107,11 +107,9 @@ func swizzled(r *operator.Rank, g *hardware.GPU) bool {
 }
 
 // scans reports whether a model has recurrent states.
-func scans(m *models.Model) bool {
-	for _, b := range m.Blocks() {
-		if b.Scan != nil {
-			return true
-		}
-	}
-	return false
+func scans(m *models.Model) bool { return m.Any(func(b *models.Block) bool { return b.Scan != nil }) }
+
+// latent reports whether a model has latent attention.
+func latent(m *models.Model) bool {
+	return m.Any(func(b *models.Block) bool { return b.Attention != nil && b.Attention.Latent != nil })
 }

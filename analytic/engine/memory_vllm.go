@@ -15,16 +15,17 @@ const gib = unit.Bytes(1 << 30)
 // share of all memory, less the weights, less what grew outside of PyTorch's allocator since the process has a context and its
 // communicators, less the peak of a step that it profiles, and less CUDA graphs.
 type vllmMemory struct {
-	runner2  func(*models.Model) bool // whether the second model runner runs a model
-	graphs   bool                     // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on since 0.21)
-	worst    bool                     // the log's tokens are requests of the longest length times that length, since 0.21
-	inFlight float64                  // steps whose tokens windows hold at worst (max_in_flight_tokens since 0.26)
+	dense    bool    // the second model runner runs dense models without states
+	all      bool    // the second model runner runs all models
+	graphs   bool    // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on since 0.21)
+	worst    bool    // the log's tokens are requests of the longest length times that length, since 0.21
+	inFlight float64 // steps whose tokens windows hold at worst (max_in_flight_tokens since 0.26)
 	swizzle  swizzle
 }
 
 // vllmMemoryOf is the memory of a release.
 func vllmMemoryOf(v version) vllmMemory {
-	m := vllmMemory{runner2: noModel, inFlight: 1, swizzle: swizzle36}
+	m := vllmMemory{inFlight: 1, swizzle: swizzle36}
 	if v.before(version{0, 15, 0}) {
 		m.swizzle = swizzle35
 	}
@@ -32,10 +33,10 @@ func vllmMemoryOf(v version) vllmMemory {
 		m.graphs, m.worst = true, true
 	}
 	if !v.before(version{0, 25, 0}) {
-		m.runner2 = denseModel
+		m.dense = true // _is_default_v2_model_runner_model of vllm/config/vllm.py
 	}
 	if !v.before(version{0, 32, 0}) { // Its wheel was read; when the second runner became that of all models was not.
-		m.runner2, m.inFlight, m.swizzle = anyModel, 2, swizzle38
+		m.all, m.inFlight, m.swizzle = true, 2, swizzle38
 	}
 	return m
 }
@@ -49,12 +50,9 @@ func vllmAllocation(v version) func(*operator.Rank, *hardware.GPU) *operator.All
 // vllmStartsAs makes an engine share out memory as its release does.
 func vllmStartsAs(e *Engine, at version) { e.profile.Allocate = vllmAllocation(at) }
 
-func noModel(*models.Model) bool  { return false }
-func anyModel(*models.Model) bool { return true }
-
-// denseModel is the rule of 0.25 (_is_default_v2_model_runner_model of vllm/config/vllm.py): dense models without states.
-func denseModel(m *models.Model) bool {
-	return !m.HasExperts() && !scans(m)
+// runner2 reports whether the second model runner runs a model.
+func (v *vllmMemory) runner2(m *models.Model) bool {
+	return v.all || v.dense && !m.HasExperts() && !scans(m)
 }
 
 // What vLLM holds outside of PyTorch's allocator, as start-up logs of 0.19 on H100s say: cuBLAS's workspaces and modules alone, and with

@@ -87,12 +87,9 @@ func tiles(m *models.Model, tp int) bool {
 	whole := func(linears []models.Linear, ranks int) bool {
 		return !slices.ContainsFunc(linears, func(l models.Linear) bool { return l.In%(64*ranks) != 0 })
 	}
-	for _, b := range m.Blocks() {
-		if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {
-			return false
-		}
-	}
-	return true
+	return !m.Any(func(b *models.Block) bool {
+		return b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp))
+	})
 }
 
 // known reports whether a constant was measured, and with it the kernels of its class.
@@ -137,12 +134,9 @@ func (n *nativeStep) byMMA(a *models.Attention) bool {
 
 // outgrown reports whether a context is longer than the window of a layer.
 func outgrown(m *models.Model, context float64) bool {
-	for _, b := range m.Blocks() {
-		if a := b.Attention; a != nil && a.Window > 0 && context > float64(a.Window) {
-			return true
-		}
-	}
-	return false
+	return m.Any(func(b *models.Block) bool {
+		return b.Attention != nil && b.Attention.Window > 0 && context > float64(b.Attention.Window)
+	})
 }
 
 func (n *nativeStep) class(skinny bool) roofline.Class {

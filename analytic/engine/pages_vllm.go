@@ -104,10 +104,8 @@ func groupSize(counts map[spec]int) float64 {
 // (_align_hybrid_block_size of vllm/platforms/interface.py).
 func blockTokens(r *operator.Rank, order []spec) int {
 	block, state, token := vllmBlock, unit.Bytes(0), unit.Bytes(0)
-	for _, b := range r.Model.Blocks() {
-		if b.Attention != nil && b.Attention.Latent != nil {
-			block = vllmLatentBlock
-		}
+	if latent(r.Model) {
+		block = vllmLatentBlock
 	}
 	for _, s := range order {
 		if s.state {

@@ -7,7 +7,6 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -225,15 +224,6 @@ func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) 
 // sglangPrompts are the sizes of CUDA graphs of prompts: multiples of 4 tokens up to 32, of 16 up to 256, of 32 up to 512, of 64 up to
 // 1024, of 256 up to 4096, and of 512 beyond.
 var sglangPrompts = sizes{{32, 4}, {256, 16}, {512, 32}, {1024, 64}, {4096, 256}, {math.Inf(1), 512}}
-
-func latent(m *models.Model) bool {
-	for _, b := range m.Blocks() {
-		if b.Attention != nil && b.Attention.Latent != nil {
-			return true
-		}
-	}
-	return false
-}
 
 // sglangTuned has the grouped GEMMs in 16 bits for which SGLang 0.5.14 has a tuned configuration of its Triton kernel: inner widths by
 // the experts of a rank (names of the files below moe_runner/triton_utils/configs, of any version of Triton).

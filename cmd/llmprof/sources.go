@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"llmprof"
@@ -39,7 +41,7 @@ func (a *app) GPUs(file string) (*hardware.Table, error) {
 	if file != "" {
 		return t.OverlayFile(file)
 	}
-	if path, err := hardware.UserFile(); err == nil {
+	if path, err := userFile(); err == nil {
 		u, err := t.OverlayFile(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return u, err
@@ -68,7 +70,7 @@ func (a *app) GPU(name, file string) (*hardware.GPU, error) {
 // userFileExists reports whether the user has a table of GPUs, or may have: what
 // cannot be looked at is left to the reader to report.
 func userFileExists() bool {
-	path, err := hardware.UserFile()
+	path, err := userFile()
 	if err != nil {
 		return false
 	}
@@ -78,3 +80,13 @@ func userFileExists() bool {
 
 // Constants reads the file of constants that was named, if one was.
 func (a *app) Constants(file string) (*ask.Calibrations, error) { return ask.NewCalibrations(file) }
+
+// userFile is where a user's own table is looked for unless one is named:
+// llmprof/hardware.toml in the user's configuration folder. It need not exist.
+func userFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for a hardware file: %w", err)
+	}
+	return filepath.Join(dir, "llmprof", "hardware.toml"), nil
+}
