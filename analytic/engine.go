@@ -42,7 +42,7 @@ type Profile struct {
 	Reserve unit.Bytes  // memory that it takes besides weights, KV cache and activations
 
 	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
-	Padding func(g *hardware.GPU) operator.Grain
+	Padding func(g *hardware.GPU) operator.Padding
 
 	// Allocate is how it shares out the memory of a rank's GPU; nil for a cache of bytes a token beside the workload's activations.
 	Allocate func(r *operator.Rank, g *hardware.GPU) *operator.Allocation
@@ -181,7 +181,7 @@ func (l *Lowering) Fuse(k *Kernel, i int) {
 }
 
 // Beside adds operator i, which has other inputs, to kernel k.
-func (l *Lowering) Beside(k *Kernel, i int) {
+func (l *Lowering) FuseInputs(k *Kernel, i int) {
 	k.Work.Add(&l.Ops[i].Work, 1)
 	k.Ops |= 1 << i
 }

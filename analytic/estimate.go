@@ -42,8 +42,8 @@ type Phase struct {
 	Floor     unit.Seconds `json:"floor_s"`
 	Expected  unit.Seconds `json:"expected_s"`
 	Throttled unit.Seconds `json:"throttled_s"` // part of Expected that the GPU's power limit costs
-	// Part of Expected by which the batch is lifted to the time of a smaller one.
-	Raised unit.Seconds `json:"-"`
+	// Part of Expected by which the time of a batch is clamped to that of a smaller one.
+	Clamped unit.Seconds `json:"-"`
 	// Factor by which the power limit, or a lower clock, lengthens arithmetic; 1 below the limit.
 	Clock      float64                          `json:"throttle_factor"`
 	Bound      roofline.Bound                   `json:"bound"`
@@ -120,11 +120,11 @@ func (c *Case) check() error {
 		return fmt.Errorf("no machine is given")
 	}
 	par, g := c.Parallel.Whole(), c.Machine.GPU
-	together := par.TP * par.PP * par.ExpertReplicas() // GPUs that communicate
-	if near := min(together, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
+	talking := par.TP * par.PP * par.ExpertReplicas() // GPUs that communicate
+	if near := min(talking, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
-	if together > par.GPUsPerNode && g.NIC == 0 {
+	if talking > par.GPUsPerNode && g.NIC == 0 {
 		return fmt.Errorf(
 			"%d GPUs over %d nodes of %d: no network is listed for the nodes of %s; give gpus-per-node, or a nic in a hardware file",
 			par.GPUs(), par.Nodes(), par.GPUsPerNode, g.Name)
@@ -158,7 +158,7 @@ func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, pr
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, prefill, decode, err
 	}
-	e.GPUs, e.Memory = p.Par.GPUs(), p.footprint.Memory(w, p.machine.Budget, p.machine.room())
+	e.GPUs, e.Memory = p.Par.GPUs(), p.footprint.Memory(w, p.machine.Budget, p.machine.deviceMemory())
 	if fitting && !e.Memory.Fits() {
 		return e, prefill, decode, nil
 	}
@@ -259,7 +259,7 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	e.Money = p.money(e, w, batch)
 }
 
-// money shares the GPUs' price among the requests that run together.
+// money shares the GPUs' price among the requests of a batch.
 func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 	if p.price <= 0 {
 		return d
@@ -274,7 +274,7 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 func phase(t *total, share float64) Phase {
 	p := Phase{
 		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock.At,
-		Raised: t.raised.Times(share), clocks: t.clock,
+		Clamped: t.clamped.Times(share), clocks: t.clock,
 		FLOPs: t.Model.Times(share), Executed: t.Work.FLOPs.Times(share), Vector: t.Work.Vector.Times(share),
 		Traffic: t.Work.Traffic().Times(share), Compulsory: t.Work.Compulsory().Times(share),
 		Wire: (t.Work.Wire + t.Work.NodeWire).Times(share),

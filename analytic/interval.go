@@ -19,11 +19,11 @@ type Span struct {
 
 // A basis says what the interval of an estimate rests on.
 type basis struct {
-	fitted  bool      // there is a calibration
-	serves  bool      // the calibration timed the kernels of the engine and its host
-	foreign bool      // the calibration timed the kernels of another engine, rather than a library's
-	host    bool      // the calibration timed the launches of this host
-	slow    []slowEnd // uncertain constants
+	fitted      bool      // there is a calibration
+	serves      bool      // the calibration timed the kernels of the engine and its host
+	otherEngine bool      // the calibration timed the kernels of another engine, rather than a library's
+	host        bool      // the calibration timed the launches of this host
+	slow        []slowEnd // uncertain constants
 }
 
 // A slowEnd is constants at the slow end of their interval, all of them together.
@@ -40,7 +40,7 @@ func (m *Machine) rest(f *hardware.CalibrationFile) error {
 	e := m.Engine.Profile()
 	b := &m.basis
 	b.fitted, b.serves = true, f.Serves(e.Engine()) && f.Tables == nil // tables of operators contain nothing of the host
-	b.foreign = f.Engine != "" && !f.Serves(e.Engine())
+	b.otherEngine = f.Engine != "" && !f.Serves(e.Engine())
 	b.host = b.serves && f.Values[roofline.HostLaunch.String()].Value > 0
 	moved, err := f.Perturbed(m.GPU, e.Engine())
 	for i := range moved {
@@ -137,7 +137,7 @@ func (w *walk) less(k *Kernel, c *roofline.Cost) unit.Seconds {
 // are sent to fewer distinct ones. It is 0 where the popularity of the experts is given.
 func (w *walk) ofText(k *Kernel, c *roofline.Cost) unit.Seconds {
 	s := &k.Shape
-	if s.Hit == 0 || !w.Step.Evenly() {
+	if s.Hit == 0 || !w.Step.Uniform() {
 		return 0
 	}
 	text, share := &w.text, operator.DistinctInText(s.Experts, s.TopK, s.Tokens)
@@ -154,7 +154,7 @@ func (w *walk) ofText(k *Kernel, c *roofline.Cost) unit.Seconds {
 func (p *Predictor) hostError(t *total, off ends) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	// Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
-	fast := math.Hypot(off.low, t.share(t.uneven))
+	fast := math.Hypot(off.low, t.share(t.imbalance))
 	x := e.HostError
 	if p.machine.basis.host || x == 0 { // a calibration timed this host: its error is within off
 		return ends{fast, off.high}

@@ -111,9 +111,9 @@ func (m *Machine) Peaks() *roofline.Peaks { return &m.prices.Peaks }
 func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.GPU.Runs(f) }
 
 // room is the memory of the GPU.
-func (m *Machine) room() operator.Room {
+func (m *Machine) deviceMemory() operator.DeviceMemory {
 	p := m.Engine.Profile()
-	return operator.Room{Capacity: m.GPU.Visible(), Share: m.Utilization, Static: p.Static, OfFree: p.OfFree}
+	return operator.DeviceMemory{Capacity: m.GPU.Visible(), Share: m.Utilization, Static: p.Static, OfFree: p.OfFree}
 }
 
 // seconds is the value of a constant that is a time.

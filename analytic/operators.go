@@ -235,8 +235,8 @@ func (p *Predictor) energy(ops []Operator, phase *Phase) {
 	}
 }
 
-// limits spreads over the operators of a micro-batch the time that the power limit costs, and that by which a step is taken to be no
-// faster than one of a smaller batch, and turns all into shares of the time of all micro-batches, which overlap in the pipeline. It
+// limits spreads over the operators of a micro-batch the time that the power limit costs, and that by which a step is clamped to
+// the time of one of a smaller batch, and turns all into shares of the time of all micro-batches, which overlap in the pipeline. It
 // returns the sum.
 func (p *Predictor) limits(ops []Operator, phase *Phase) unit.Seconds {
 	var sum, slower unit.Seconds
@@ -245,7 +245,7 @@ func (p *Predictor) limits(ops []Operator, phase *Phase) unit.Seconds {
 		slower += ops[i].slower
 	}
 	passes := float64(p.Par.MicroBatches)
-	throttled, raised := phase.Throttled, phase.Raised
+	throttled, clamped := phase.Throttled, phase.Clamped
 	if passes > 1 { // the pipeline multiplies these times as it does the rest
 		throttled = sum.Times(float64(throttled) / float64(phase.Expected-throttled))
 	}
@@ -254,7 +254,7 @@ func (p *Predictor) limits(ops []Operator, phase *Phase) unit.Seconds {
 	}
 	ratio := 1.0
 	if sum+throttled > 0 {
-		ratio += float64(raised / (sum + throttled))
+		ratio += float64(clamped / (sum + throttled))
 	}
 	all := (sum + throttled).Times(ratio)
 	for i := range ops {

@@ -16,7 +16,7 @@ type Predictor struct {
 	price     unit.DollarsPerHour
 	layers    int
 	footprint operator.Footprint
-	doubts    []doubt
+	caveats   []caveat
 	latest    *atomic.Pointer[begun] // of the latest estimate: those of a sweep often differ in what follows alone
 }
 
@@ -34,13 +34,13 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	p := &Predictor{Rank: operator.NewRank(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
 		layers: c.Model.NumLayers(), latest: new(atomic.Pointer[begun])}
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
-		p.Grain = e.Padding(g)
+		p.Padding = e.Padding(g)
 	}
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
 	if e.Allocate != nil {
 		p.footprint.Allocate(e.Allocate(&p.Rank, g), float64(c.Machine.Budget))
 	}
-	p.doubts = p.doubtsOf()
+	p.caveats = p.caveatsOf()
 	return p, nil
 }
 

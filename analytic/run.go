@@ -7,8 +7,8 @@ import (
 	"llmprof/unit"
 )
 
-// straight is how far the time of a run may be off, as a share of it, because steps between those that were priced are not.
-const straight = 1e-4
+// linearity is how far the time of a run may be off, as a share of it, because steps between those that were priced are not.
+const linearity = 1e-4
 
 // maxSteps is how many steps a run may price before the rest is taken as linear; only windows of a few
 // tokens under answers of millions come near it.
@@ -18,11 +18,11 @@ const maxSteps = 20000
 //
 // A run is cut where the formula of a layer changes, as where a window fills (operator.Rank.Bends). Between two cuts every resource of
 // every kernel is linear in the context. A kernel's time is a maximum, or the root of a sum of squares, of such functions, which is
-// convex, and so is the sum over the kernels, the host's time beside them included. For a convex f and n steps,
+// convex, and so is the sum over the kernels, the host's time included. For a convex f and n steps,
 //
 //	n · f(middle) <= sum of f <= n · (f(first) + f(last)) / 2
 //
-// (Hermite and Hadamard). Where the two are closer than straight, the sum is taken by Simpson's rule, which lies between them and
+// (Hermite and Hadamard). Where the two are closer than linearity, the sum is taken by Simpson's rule, which lies between them and
 // is exact if f is linear. Else the run is halved.
 type runner struct {
 	p      *Predictor
@@ -33,13 +33,13 @@ type runner struct {
 
 // sum adds the steps of a run.
 func (r *runner) sum(all *total, run *operator.Run) {
-	for _, piece := range run.Straight(r.p.Bends(run)) {
-		r.piece(all, &piece)
+	for _, one := range run.Segments(r.p.Bends(run)) {
+		r.segment(all, &one)
 	}
 }
 
-// piece adds the steps of a run without a cut.
-func (r *runner) piece(all *total, run *operator.Run) {
+// segment adds the steps of a run without a cut.
+func (r *runner) segment(all *total, run *operator.Run) {
 	var first, last total
 	r.step(&first, run, 0)
 	if run.Steps == 1 {
@@ -93,5 +93,5 @@ func (r *runner) between(all *total, run *operator.Run, first, last *total) {
 
 // onLine reports whether the middle of three times is the mean of the others, as far as it has to be.
 func onLine(first, middle, last unit.Seconds) bool {
-	return math.Abs(float64((first+last)/2-middle)) <= straight*float64(middle)
+	return math.Abs(float64((first+last)/2-middle)) <= linearity*float64(middle)
 }

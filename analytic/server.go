@@ -15,60 +15,60 @@ type StepCost struct {
 	Time   unit.Seconds // time from the first kernel's start to the last kernel's end
 	Energy unit.Joules  // drawn by all GPUs of a replica
 	// Host time from the last launch of the step before to the first of this one; if no step runs yet, RequestTime includes it.
-	Before unit.Seconds
-	Launch unit.Seconds // host time from the first launch to the last
-	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
-	Stage  unit.Seconds // time of the longest stage of a pipeline whose batches are priced one by one; else 0
-	Spared Spared
+	Before   unit.Seconds
+	Launch   unit.Seconds // host time from the first launch to the last
+	Waits    unit.Seconds // part of Time in which the GPU waits for the host's launches
+	Stage    unit.Seconds // time of the longest stage of a pipeline whose batches are priced one by one; else 0
+	Headroom Headroom
 }
 
 // Window is the time over which a GPU holds its power limit.
 const Window = energy.Window
 
-// A Spared is what a step of prompts takes less on a GPU that did nothing before it: the power limit is held over RequestTime too,
+// A Headroom is what a step of prompts takes less on a GPU that did nothing before it: the power limit is held over RequestTime too,
 // as it is in the estimate of a request alone.
-type Spared struct {
+type Headroom struct {
 	Time   unit.Seconds
 	Energy unit.Joules // below 0: the clocks are higher
 }
 
 // StepCost prices a step of several groups, decodes before chunks of prompts. The step is one forward pass: all
-// groups share its GEMMs, and each group has its attention. Together is the number of tokens of all replicas that
+// groups share its GEMMs, and each group has its attention. epTokens is the number of tokens of all replicas that
 // share the experts; 0 if each replica has as many as this one.
-func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
+func (p *Predictor) StepCost(groups []operator.Group, epTokens float64) StepCost {
 	if p.Par.MicroBatches > 1 {
-		return p.pipelined(groups, together)
+		return p.pipelined(groups, epTokens)
 	}
-	return p.cost(groups, together)
+	return p.cost(groups, epTokens)
 }
 
 // mixed prices a step of several groups, without micro-batches.
-func (p *Predictor) mixed(t *total, groups []operator.Group, together float64) operator.Step {
+func (p *Predictor) mixed(t *total, groups []operator.Group, epTokens float64) operator.Step {
 	s := p.Mixed(groups)
-	s.Together = together
+	s.EPTokens = epTokens
 	p.step(t, &s, times)
 	return s
 }
 
 // cost is mixed with its energy, and with what the host does meanwhile.
-func (p *Predictor) cost(groups []operator.Group, together float64) (c StepCost) {
+func (p *Predictor) cost(groups []operator.Group, epTokens float64) (c StepCost) {
 	var t total
-	s := p.mixed(&t, groups, together)
-	c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
+	s := p.mixed(&t, groups, epTokens)
+	c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.clamped, 0)
 	if !s.Decode() {
 		c.Before = p.between(&s)
 		c.Launch += p.machine.seconds(roofline.StreamNode).Times(t.launches)
 	}
-	rested := t.timing
+	alone := t.timing
 	p.limit(&t, 1, !s.Decode())
 	c.Time, c.Energy = t.Expected, p.drawn(&t.timing)
 	for i := range t.stage[:t.numStages] {
 		c.Stage = max(c.Stage, t.stage[i].Expected)
 	}
 	if request := p.requestTime(); request.sum() > 0 && !s.Decode() {
-		rested.waitsForHost(&request, nil)
-		rested.slow(p.machine)
-		c.Spared = Spared{t.throttled - rested.throttled, c.Energy - p.drawn(&rested) + p.idle(request.sum())}
+		alone.waitsForHost(&request, nil)
+		alone.slow(p.machine)
+		c.Headroom = Headroom{t.throttled - alone.throttled, c.Energy - p.drawn(&alone) + p.idle(request.sum())}
 	}
 	return c
 }
@@ -77,7 +77,7 @@ func (p *Predictor) cost(groups []operator.Group, together float64) (c StepCost)
 // no sooner than the longest stage has let all through. A prompt takes every stage longer than what decodes does, so the stages wait for
 // each other beside it. Prompts that come meanwhile join one micro-batch; those that come within a turn that only decodes are spread over
 // all.
-func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCost {
+func (p *Predictor) pipelined(groups []operator.Group, epTokens float64) StepCost {
 	var decodes []operator.Group
 	sequences, prompts := 0.0, 0.0
 	for _, g := range groups {
@@ -89,11 +89,11 @@ func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCos
 	}
 	parts := max(min(float64(p.Par.MicroBatches), sequences), 1) // A micro-batch has at least one sequence.
 	if prompts == 0 {
-		return p.turn(groups, together, parts)
+		return p.turn(groups, epTokens, parts)
 	}
-	rest, whole := StepCost{}, p.turn(groups, together, parts)
+	rest, whole := StepCost{}, p.turn(groups, epTokens, parts)
 	if sequences > 0 {
-		rest = p.turn(decodes, together, parts)
+		rest = p.turn(decodes, epTokens, parts)
 	}
 	one := float64(whole.Time-rest.Time) / prompts
 	// Share of further prompts that another micro-batch has.
@@ -105,7 +105,7 @@ func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCos
 }
 
 // turn prices a turn of micro-batches through a full pipeline, each of which has a part of the sequences that decode, and all prompts.
-func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepCost {
+func (p *Predictor) turn(groups []operator.Group, epTokens, parts float64) StepCost {
 	groups = slices.Clone(groups)
 	for i := range groups {
 		if g := &groups[i]; g.Decodes() {
@@ -113,7 +113,7 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 		}
 	}
 	var t total
-	p.mixed(&t, groups, together)
+	p.mixed(&t, groups, epTokens)
 	p.limit(&t, parts, false)
 	return StepCost{Time: t.Expected, Energy: p.drawn(&t.timing)}
 }
@@ -144,20 +144,20 @@ func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joule
 
 // CacheRoom is the memory of one GPU that is left for the KV cache and the state of
 // sequences, where a step has up to the given number of tokens and of sequences.
-func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
-	return p.footprint.ForCache(p.machine.room(), tokens, sequences)
+func (p *Predictor) CacheMemory(tokens, sequences int) unit.Bytes {
+	return p.footprint.ForCache(p.machine.deviceMemory(), tokens, sequences)
 }
 
 // Start is the capacity of the cache as the engine's log states it at start-up, where a step has up to the given number of tokens and of
 // sequences and no request is longer than longest, and whether it is known.
 func (p *Predictor) Start(tokens, sequences, longest int) (l operator.Log, known bool) {
-	return p.footprint.Start(p.machine.room(), tokens, sequences, longest)
+	return p.footprint.Start(p.machine.deviceMemory(), tokens, sequences, longest)
 }
 
 // MostSequences is the most sequences that states have slots for, where the engine keeps them in a pool apart from the KV cache and a
 // step has up to the given number of tokens; 0 where there is no such pool.
 func (p *Predictor) MostSequences(tokens int) int {
-	return p.footprint.MostSequences(p.machine.room(), tokens)
+	return p.footprint.MostSequences(p.machine.deviceMemory(), tokens)
 }
 
 // Weights is the memory of the weights on one GPU: all of them, and those of the layers.

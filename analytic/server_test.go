@@ -101,7 +101,7 @@ func TestDraftedTokens(t *testing.T) {
 func TestCacheRoom(t *testing.T) {
 	p := casetest.Predictor(t, "llama3.1-8b", "h200", 1)
 	near(t, "1000 tokens", p.SequenceBytes(1000), unit.Bytes(1000*32*2*8*128*2), 1e-9)
-	small, large := p.CacheRoom(8192, 1024), p.CacheRoom(1<<18, 1024)
+	small, large := p.CacheMemory(8192, 1024), p.CacheMemory(1<<18, 1024)
 	if large >= small || small > casetest.GPU(t, "h200").Capacity()-unit.Bytes(16e9) {
 		t.Errorf("steps of 8192 tokens leave %v, those of 2^18 %v", small, large)
 	}

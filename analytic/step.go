@@ -148,7 +148,7 @@ func (w *walk) kernel(k *Kernel, c *roofline.Cost) (t timing) {
 	}
 	scatter := m.halfWidth(k, c)
 	t.variance = scatter * (scatter + 2*w.sharedError(&k.Kernel, scatter))
-	t.uneven = w.less(k, c)
+	t.imbalance = w.less(k, c)
 	off := m.unmeasured(c)
 	t.unmeasured.low, t.unmeasured.high = c.Time.Times(off.low), c.Time.Times(off.high)
 	return t
@@ -191,17 +191,17 @@ func (p *Predictor) step(t *total, s *operator.Step, d detail) {
 		if u.Expected > t.Expected {
 			t.slopes = u.slopes
 		}
-		t.raise(&u.timing)
+		t.clamp(&u.timing)
 		for i := range t.stage[:t.numStages] {
-			t.stage[i].raise(&u.stage[i])
+			t.stage[i].clamp(&u.stage[i])
 		}
 	}
 }
 
-// raise lifts the time of a part of the step to that with a smaller batch, at a switch.
-func (t *timing) raise(small *timing) {
+// clamp lifts the time of a part of the step to that with a smaller batch, at a switch.
+func (t *timing) clamp(small *timing) {
 	if more := small.Expected - t.Expected; more > 0 {
-		t.Expected, t.raised = small.Expected, t.raised+more
+		t.Expected, t.clamped = small.Expected, t.clamped+more
 		t.bound[roofline.ByMemory] += more
 	}
 }

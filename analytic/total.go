@@ -32,13 +32,13 @@ type timing struct {
 	scatter  unit.Seconds // half-width of the time of the kernels that their shapes give; a kernel is off by as much in every step
 	// By how much faster and slower the kernels may be because they were not measured: errors of one constant, which add up.
 	unmeasured struct{ low, high unit.Seconds }
-	// Time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others.
-	uneven unit.Seconds
+	// Router imbalance: time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others.
+	imbalance unit.Seconds
 
 	energy.Load
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it
 	throttled unit.Seconds                     // part of the expected time that the power limit costs
-	raised    unit.Seconds                     // part of the expected time by which larger batches are lifted to the time of smaller ones
+	clamped   unit.Seconds                     // part of the expected time by which larger batches are lifted to the time of smaller ones
 	clock     energy.Clocks                    // factors by which limits lengthen arithmetic; zero before they are worked out
 }
 
@@ -72,12 +72,12 @@ func (t *timing) add(u *timing, n float64) {
 	t.scatter += u.scatter.Times(n)
 	t.unmeasured.low += u.unmeasured.low.Times(n)
 	t.unmeasured.high += u.unmeasured.high.Times(n)
-	t.uneven += u.uneven.Times(n)
+	t.imbalance += u.imbalance.Times(n)
 	t.Add(&u.Load, n)
 	for i := range t.bound {
 		t.bound[i] += u.bound[i].Times(n)
 	}
-	t.raised += u.raised.Times(n)
+	t.clamped += u.clamped.Times(n)
 }
 
 // share is a part of the kernels' time, as a share of it.
@@ -183,7 +183,7 @@ func (t *total) pipeline(m float64, prefill bool) {
 	}
 	t.least = max(t.least, least.Times(m))
 	if longest.Expected.Times(m) > t.Expected {
-		t.Expected, t.throttled, t.raised, t.bound = 0, 0, 0, [roofline.NumBounds]unit.Seconds{}
+		t.Expected, t.throttled, t.clamped, t.bound = 0, 0, 0, [roofline.NumBounds]unit.Seconds{}
 		t.waits(longest, m)
 	}
 }
@@ -204,7 +204,7 @@ func (t *total) eachAlone(m float64, prefill bool) {
 	}
 	if t.kernels > 0 {
 		by := all(float64(t.kernels), float64(longest.kernels)) / float64(t.kernels)
-		t.kernels, t.scatter, t.uneven = t.kernels.Times(by), t.scatter.Times(by), t.uneven.Times(by)
+		t.kernels, t.scatter, t.imbalance = t.kernels.Times(by), t.scatter.Times(by), t.imbalance.Times(by)
 		t.unmeasured.low, t.unmeasured.high = t.unmeasured.low.Times(by), t.unmeasured.high.Times(by)
 	}
 	t.host, t.launches = unit.Seconds(all(float64(t.host), float64(longest.host))), all(t.launches, longest.launches)
@@ -213,7 +213,7 @@ func (t *total) eachAlone(m float64, prefill bool) {
 func (t *timing) waits(u *timing, n float64) {
 	t.Expected += u.Expected.Times(n)
 	t.throttled += u.throttled.Times(n)
-	t.raised += u.raised.Times(n)
+	t.clamped += u.clamped.Times(n)
 	if u.clock.At > t.clock.At {
 		t.clock = u.clock
 	}

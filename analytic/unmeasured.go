@@ -98,20 +98,20 @@ func (m *Machine) unmeasured(c *roofline.Cost) ends {
 // tables reports whether constants of the engine's kernels follow from tables of their times, and not from a calibration of them.
 func (m *Machine) tables() bool { return m.Engine.Profile().Tabled && !m.basis.serves }
 
-// A doubt is an error of a whole phase, and why there is one.
-type doubt struct {
+// A caveat is an error of a whole phase, and why there is one.
+type caveat struct {
 	ends
 	why string
 }
 
 // doubtsOf are the errors of the phases of a case that nothing measured speaks for.
-func (p *Predictor) doubtsOf() (all []doubt) {
+func (p *Predictor) caveatsOf() (all []caveat) {
 	m, e := p.machine, p.machine.Engine.Profile()
 	if !m.tables() {
 		return nil
 	}
 	if vendor := m.GPU.Vendor; vendor != "nvidia" {
-		all = append(all, doubt{unmeasuredVendor, fmt.Sprintf("no kernel of %s was measured on a GPU of %s", e.Engine(), vendor)})
+		all = append(all, caveat{unmeasuredVendor, fmt.Sprintf("no kernel of %s was measured on a GPU of %s", e.Engine(), vendor)})
 	}
 	var mixers []string
 	for _, b := range p.Model.Blocks() {
@@ -124,7 +124,7 @@ func (p *Predictor) doubtsOf() (all []doubt) {
 		}
 		if name != "" && !slices.Contains(mixers, name) {
 			mixers = append(mixers, name)
-			all = append(all, doubt{unmeasuredMixer, fmt.Sprintf("no kernel of %s for %s was measured", e.Engine(), name)})
+			all = append(all, caveat{unmeasuredMixer, fmt.Sprintf("no kernel of %s for %s was measured", e.Engine(), name)})
 		}
 	}
 	return all
@@ -137,7 +137,7 @@ func (m *Machine) recurs(s *models.Scan) bool {
 
 // Unmeasured says of what nothing was measured that the estimates of a case rest on.
 func (p *Predictor) Unmeasured() (why []string) {
-	for _, d := range p.doubts {
+	for _, d := range p.caveats {
 		why = append(why, d.why)
 	}
 	return why
@@ -146,7 +146,7 @@ func (p *Predictor) Unmeasured() (why []string) {
 // within is how far a phase may be off, without errors of its host. An engine's calibration on this kind of GPU knows no
 // other error than that of its constants and the scatter of shapes. Without one, what was not measured is added in quadrature:
 // for each kernel by what its constants were read off, where a file is of the kernels of another engine by the error of the board for all
-// of them, and for the whole phase by its doubts. Where no operators of the board were timed either, the half-width is at least the
+// of them, and for the whole phase by its caveats. Where no operators of the board were timed either, the half-width is at least the
 // error that its generation of GPUs has.
 func (p *Predictor) within(t *total, generation float64) ends {
 	b, board := &p.machine.basis, p.machine.Cal.Board
@@ -159,7 +159,7 @@ func (p *Predictor) within(t *total, generation float64) ends {
 		return both
 	}
 	switch unmeasured := (ends{t.share(t.unmeasured.low), t.share(t.unmeasured.high)}); {
-	case board > 0 && b.foreign:
+	case board > 0 && b.otherEngine:
 		both = both.add(ends{board, board})
 	case board > 0:
 		both = both.add(unmeasured)
@@ -167,7 +167,7 @@ func (p *Predictor) within(t *total, generation float64) ends {
 		both = both.add(unmeasured)
 		both = ends{max(both.low, generation), max(both.high, generation)}
 	}
-	for _, d := range p.doubts {
+	for _, d := range p.caveats {
 		both = both.add(d.ends)
 	}
 	return both

@@ -312,8 +312,8 @@ func plus(a, b *Cost, n float64) Cost {
 	return Cost{
 		Time: a.Time + b.Time.Times(n), Energy: a.Energy + b.Energy.Times(n),
 		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n),
-		Stage:  a.Stage + b.Stage.Times(n),
-		Spared: analytic.Spared{Time: a.Spared.Time + b.Spared.Time.Times(n), Energy: a.Spared.Energy + b.Spared.Energy.Times(n)},
+		Stage:    a.Stage + b.Stage.Times(n),
+		Headroom: analytic.Headroom{Time: a.Headroom.Time + b.Headroom.Time.Times(n), Energy: a.Headroom.Energy + b.Headroom.Energy.Times(n)},
 	}
 }
 
@@ -321,15 +321,15 @@ func plus(a, b *Cost, n float64) Cost {
 func after(a, b *Cost) Cost {
 	c := plus(a, b, 1)
 	if a.Time > 0 {
-		c.Spared = a.Spared
+		c.Headroom = a.Headroom
 	}
 	return c
 }
 
 // rested is the cost of a step before which a share of the time passed without work over which the power limit is held.
 func rested(c Cost, share float64) Cost {
-	c.Time -= c.Spared.Time.Times(share)
-	c.Energy -= c.Spared.Energy.Times(share)
+	c.Time -= c.Headroom.Time.Times(share)
+	c.Energy -= c.Headroom.Energy.Times(share)
 	return c
 }
 

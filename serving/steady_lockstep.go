@@ -39,7 +39,7 @@ func (f *flow) lockstep(n int, tokens float64) Cost {
 		c = f.replica(f.besides(n), tokens/f.parts(prompts), n, together)
 		work[0] = c
 	}
-	c.Energy, c.Spared.Energy = 0, c.Spared.Energy.Times(f.peers)
+	c.Energy, c.Headroom.Energy = 0, c.Headroom.Energy.Times(f.peers)
 	for i, replicas := range []float64{busy, decode, f.peers - busy - decode} {
 		c.Energy += (work[i].Energy + f.server.idle().For(c.Time-work[i].Time)).Times(replicas)
 	}

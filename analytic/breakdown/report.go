@@ -91,7 +91,7 @@ func warnings(c *analytic.Case, e *analytic.Estimate, computes unit.Format) []st
 	if text := held(c.Machine, e); text != "" {
 		w = append(w, text)
 	}
-	if c.Model.HasExperts() && c.Popularity.Even() {
+	if c.Model.HasExperts() && c.Popularity.Uniform() {
 		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
 	}
 	return append(w, c.Model.Notes...)

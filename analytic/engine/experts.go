@@ -61,7 +61,7 @@ func (host expertHost) multiply(l *analytic.Lowering, i int, all bool) {
 	o, p := &l.Ops[i], l.Step.Par
 	work := host(l, o)
 	if k := groupedKernel(l); k != nil {
-		l.Beside(k, i)
+		l.FuseInputs(k, i)
 		return
 	}
 	if !groupedKnown(l.Constants, o.Scheme) {

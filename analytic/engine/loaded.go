@@ -9,8 +9,8 @@ import (
 	"llmprof/unit"
 )
 
-// beside is the memory of weights that a rank of a server has beside the matrices of the decoder. Towers are cut over the ranks of TP.
-func beside(r *operator.Rank) unit.Bytes {
+// extraWeights is the memory of weights that a rank of a server has beside the matrices of the decoder. Towers are cut over the ranks of TP.
+func extraWeights(r *operator.Rank) unit.Bytes {
 	b := r.Bytes(float64(r.Model.Towers) / float64(r.Par.TP))
 	for _, t := range r.Model.Rotary {
 		b += r.Bytes(float64(t.Rows) * float64(t.Dim)) // Every rank has the tables.
@@ -55,7 +55,7 @@ func expertPairs(r *operator.Rank) (all []expertPair) {
 			continue
 		}
 		width := float64(e.Out[0].In) / float64(r.Par.ExpertTP())
-		if g := r.Grain.Width; g > 0 {
+		if g := r.Padding.Width; g > 0 {
 			width = math.Ceil(width/g) * g
 		}
 		gates := 1.0

@@ -69,7 +69,7 @@ func fused(l *analytic.Lowering, i int) *analytic.Kernel {
 	o := &l.Ops[i]
 	if o.Type == operator.CacheWrite && i > 0 && l.Ops[i-1].Type == operator.Rotary {
 		k := &l.Kernels[len(l.Kernels)-1]
-		l.Beside(k, i)
+		l.FuseInputs(k, i)
 		return k
 	}
 	return l.Launch(i, class(l, o), launches(o, l.Step))
@@ -167,7 +167,7 @@ func joins(l *analytic.Lowering, i int) bool {
 	for j := range l.Kernels {
 		k := &l.Kernels[j]
 		if q := &l.Ops[k.Main]; k.Class == roofline.GEMM && q.Name == "q_a_proj" && q.Format == o.Format {
-			l.Beside(k, i)
+			l.FuseInputs(k, i)
 			k.Work.Acts -= o.Format.Bytes(o.Shape.M * o.Shape.K)
 			k.Shape.N += o.Shape.N
 			return l.Part != operator.PartLast

@@ -30,7 +30,7 @@ const (
 
 // sglangAllocation is how SGLang shares out the memory of a rank.
 func sglangAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
-	a := &operator.Allocation{Loaded: beside(r), Outside: sglangOutside + g.System()}
+	a := &operator.Allocation{Loaded: extraWeights(r), Outside: sglangOutside + g.System()}
 	if n := r.Par.TP * r.Par.PP; n > 1 {
 		a.Outside += operator.NCCL + sglangRank.Times(float64(n-1))
 	}

@@ -153,7 +153,7 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 
 // allocation is how the release shares out the memory of a rank.
 func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
-	a := &operator.Allocation{Loaded: beside(r), Outside: v.outside(r, g), Sequences: vllmScheduler.on(g).MaxSeqs, Peak: v.peak(r, g)}
+	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Sequences: vllmScheduler.on(g).MaxSeqs, Peak: v.peak(r, g)}
 	if swizzled(r, g) {
 		a.Loaded += v.swizzle.more(r)
 	}

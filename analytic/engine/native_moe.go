@@ -11,8 +11,8 @@ import (
 	"llmprof/unit"
 )
 
-// together reports whether one kernel computes router, top-k and experts of a decode step, whose weights have 16 bits.
-func (n *nativeStep) together() bool {
+// fusedExperts reports whether one kernel computes router, top-k and experts of a decode step, whose weights have 16 bits.
+func (n *nativeStep) fusedExperts() bool {
 	sixteen := n.Step.Scheme.Weights == n.Step.Scheme.Stream()
 	return n.decode && n.Step.Batch <= MoEDecodeRows && sixteen && n.known(roofline.MoEDecodeMemory)
 }
@@ -24,7 +24,7 @@ func (n *nativeStep) prompt() bool {
 
 // router lowers the router; in a decode step its kernel also does top-k and the experts.
 func (n *nativeStep) router(i int) {
-	if !n.together() {
+	if !n.fusedExperts() {
 		n.Launch(i, n.class(n.skinny && !n.quantized), 1)
 		return
 	}

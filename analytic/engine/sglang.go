@@ -118,7 +118,7 @@ func unlessJoined(lower lowering) lowering {
 			return
 		}
 		k := groupedKernel(l)
-		if l.Beside(k, i); o.Type == operator.NonLinear {
+		if l.FuseInputs(k, i); o.Type == operator.NonLinear {
 			k.Permuted += l.Step.Bytes(o.Shape.M * float64(l.Step.Model.Hidden))
 		}
 	}
@@ -261,7 +261,7 @@ func sglangTile(g *hardware.GPU, k *roofline.Kernel) {
 	if k.Class != roofline.GroupedGEMM {
 		return
 	}
-	padExperts(k, generatedGrain(g, k.Scheme))
+	padExperts(k, generatedPadding(g, k.Scheme))
 	if sglangUntuned(g, k) {
 		k.Scheme = roofline.Untuned
 	}
@@ -289,11 +289,11 @@ func sglangExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 }
 
 // sglangPadding is that of FlashInfer's and of Triton's kernels.
-func sglangPadding(g *hardware.GPU) operator.Grain {
+func sglangPadding(g *hardware.GPU) operator.Padding {
 	if g.Vendor == nvidia && capability(g) >= 9 && capability(g) < 11 {
 		return vllmPadding(g)
 	}
-	return operator.Grain{}
+	return operator.Padding{}
 }
 
 // anySplit is the rule of SGLang: an expert is cut over the ranks of TP that EP leaves, whether attention is replicated

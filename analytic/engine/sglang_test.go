@@ -38,7 +38,7 @@ func TestSGLangCache(t *testing.T) {
 		c.Scheme = casetest.Scheme(t, x.scheme, c.Machine.GPU)
 		p, err := analytic.NewPredictor(c)
 		testkit.Must(t, err)
-		tokens := float64(p.CacheRoom(8192, 4096)) / float64(p.SequenceBytes(1000)) * 1000
+		tokens := float64(p.CacheMemory(8192, 4096)) / float64(p.SequenceBytes(1000)) * 1000
 		near(t, x.model+" on "+x.gpu+", "+x.scheme, tokens, x.logged, x.within)
 		near(t, "beside the prompts of an estimate", float64(predict(t, c).Memory.MaxTokens), tokens, 0.001)
 	}

@@ -21,7 +21,7 @@ var tensorRT = Engine{
 		Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has " +
 			"measured with TensorRT-LLM; its KV cache is a share of what is free after the weights (free_gpu_memory_fraction)",
 		Constants: vllmConstants.set, Tabled: true, Operators: tabled("tensorrt-llm"),
-		Padding: func(g *hardware.GPU) operator.Grain { return tensorRTGrain(g, roofline.MXFP4) }, Reserve: 1.1e9,
+		Padding: func(g *hardware.GPU) operator.Padding { return tensorRTPadding(g, roofline.MXFP4) }, Reserve: 1.1e9,
 		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), OfFree: true, HostError: eagerHostError, Support: tensorRTRuns,
 	},
 	title: "TensorRT-LLM",
@@ -172,7 +172,7 @@ func tensorRTTile(g *hardware.GPU, k *roofline.Kernel) {
 	if k.Class != roofline.GroupedGEMM {
 		return
 	}
-	padExperts(k, tensorRTGrain(g, k.Scheme))
+	padExperts(k, tensorRTPadding(g, k.Scheme))
 	k.Tile.Rows = tensorRTExpertRows(g, k)
 	if major(g, 12) && k.Scheme == roofline.FP8Block {
 		k.Work.FLOPs = k.Work.FLOPs.Times(max(1, k.Shape.Ranks))
@@ -205,16 +205,16 @@ func tensorRTGenerated(g *hardware.GPU, s roofline.Scheme) bool {
 	return dataCentreBlackwell(g) && (s == roofline.FP8Block || s == roofline.NVFP4)
 }
 
-// tensorRTGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of
+// tensorRTPadding is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of
 // fused_moe/quantization.py), and those to which the generated kernels round others up.
-func tensorRTGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
+func tensorRTPadding(g *hardware.GPU, s roofline.Scheme) operator.Padding {
 	switch {
 	case tensorRTGenerated(g, s):
-		return generatedGrain(g, s)
+		return generatedPadding(g, s)
 	case dataCentreBlackwell(g) && s == roofline.MXFP4:
-		return operator.Grain{Hidden: 128, Width: 128}
+		return operator.Padding{Hidden: 128, Width: 128}
 	}
-	return operator.Grain{}
+	return operator.Padding{}
 }
 
 // tensorRTLaunch is the server of TensorRT-LLM 1.2 with its PyTorch backend. It has no replicas

@@ -108,26 +108,26 @@ func marlinRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 // graphicsMemory reports whether NVIDIA's GPUs of a compute capability have graphics memory: Ada, and Blackwell's boards.
 func graphicsMemory(g *hardware.GPU) bool { return capability(g) == 8.9 || capability(g) >= 12 }
 
-// flashInferGrain is the multiples to which FlashInfer's kernels in MXFP4 have experts padded
+// flashInferPadding is the multiples to which FlashInfer's kernels in MXFP4 have experts padded
 // (mxfp4_round_up_hidden_size_and_intermediate_size of oracle/mxfp4.py of vLLM).
-func flashInferGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
+func flashInferPadding(g *hardware.GPU, s roofline.Scheme) operator.Padding {
 	if dataCentreBlackwell(g) && (s == roofline.MXFP4 || s == roofline.WeightMXFP4) {
-		return operator.Grain{Hidden: 256, Width: 256}
+		return operator.Padding{Hidden: 256, Width: 256}
 	}
-	return operator.Grain{}
+	return operator.Padding{}
 }
 
-// generatedGrain is flashInferGrain in MXFP4. In other formats experts of 16 to 96 wide take as long as those of 128 in SGLang's operator
+// generatedPadding is flashInferPadding in MXFP4. In other formats experts of 16 to 96 wide take as long as those of 128 in SGLang's operator
 // tables, and those of 192 as those of 256.
-func generatedGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
+func generatedPadding(g *hardware.GPU, s roofline.Scheme) operator.Padding {
 	if dataCentreBlackwell(g) && s != roofline.MXFP4 && s != roofline.WeightMXFP4 {
-		return operator.Grain{Width: 128}
+		return operator.Padding{Width: 128}
 	}
-	return flashInferGrain(g, s)
+	return flashInferPadding(g, s)
 }
 
-// padExperts adds the work of the rows and columns of experts' weights that a grain adds.
-func padExperts(k *roofline.Kernel, n operator.Grain) {
+// padExperts adds the work of the rows and columns of experts' weights that a padding adds.
+func padExperts(k *roofline.Kernel, n operator.Padding) {
 	more := n.Pads(k.Shape.K, k.Shape.N/max(1, k.Shape.Matrices))
 	k.Work.Weights, k.Work.FLOPs = k.Work.Weights.Times(more), k.Work.FLOPs.Times(more)
 }

@@ -154,16 +154,16 @@ const vllmHostError = 0.5
 // vllmPadding is what mxfp4_round_up_hidden_size_and_intermediate_size rounds to for FlashInfer's kernels and AMD's, for
 // Triton's on Hopper, and for Marlin's on other GPUs. What padding costs in time is known of FlashInfer alone: the times of
 // the others are fitted to widths without it.
-func vllmPadding(g *hardware.GPU) operator.Grain {
+func vllmPadding(g *hardware.GPU) operator.Padding {
 	switch {
 	case dataCentreBlackwell(g) || g.Vendor == amd:
-		return operator.Grain{Hidden: 256, Width: 256}
+		return operator.Padding{Hidden: 256, Width: 256}
 	case hopper(g):
-		return operator.Grain{Width: 64}
+		return operator.Padding{Width: 64}
 	case g.Vendor == nvidia:
-		return operator.Grain{Hidden: 256, Width: 128}
+		return operator.Padding{Hidden: 256, Width: 128}
 	}
-	return operator.Grain{}
+	return operator.Padding{}
 }
 
 // taking is an engine's share of the memory of every GPU.
@@ -268,7 +268,7 @@ func moved(l *analytic.Lowering, rows float64) (bytes unit.Bytes) {
 func vllmTile(g *hardware.GPU, k *roofline.Kernel) {
 	switch {
 	case k.Class == roofline.GroupedGEMM:
-		padExperts(k, flashInferGrain(g, k.Scheme))
+		padExperts(k, flashInferPadding(g, k.Scheme))
 		k.Tile = roofline.Tile{Rows: vllmExpertRows(g, k)}
 	case k.Class == roofline.GEMM && k.Scheme == roofline.FP8 && hopper(g):
 		k.Tile = vllmFP8Tile(&k.Shape)

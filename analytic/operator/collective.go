@@ -44,12 +44,12 @@ func (s *Step) ring(dst []Op, t Type, name string, size unit.Bytes, passes float
 func (s *Step) allToAll(dst []Op, name string, e *models.Experts, size unit.Bytes) []Op {
 	n := float64(s.Par.EP)
 	near := min(n, float64(s.Par.GPUsPerNode))
-	each, uneven := float64(e.Count)/n, 1.0
+	each, imbalance := float64(e.Count)/n, 1.0
 	if r := s.routing(float64(e.Count)); r != nil {
-		uneven = r.Uneven // of the busiest rank
+		imbalance = r.Imbalance // of the busiest rank
 	}
-	rank := min(ReachedExpertsOf(e, each)*uneven, 1)
-	node := min(ReachedExpertsOf(e, each*near)*uneven, 1)
+	rank := min(ReachedExpertsOf(e, each)*imbalance, 1)
+	node := min(ReachedExpertsOf(e, each*near)*imbalance, 1)
 	far := (n/near - 1) * node
 	dst, o := add(dst, name, Shuffle)
 	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times((n-1)*rank-far), size.Times(far)

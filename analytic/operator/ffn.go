@@ -86,7 +86,7 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 // experts appends the grouped GEMMs of the chosen experts.
 func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
-	group := s.Together
+	group := s.EPTokens
 	if group == 0 {
 		group = s.Tokens() * float64(p.ExpertReplicas())
 	}

@@ -21,7 +21,7 @@ type fitting struct {
 	name   string
 	rank   operator.Footprint
 	budget int
-	room   operator.Room
+	room   operator.DeviceMemory
 }
 
 // fittings draws ranks of models on GPUs.
@@ -63,7 +63,7 @@ func (d *fittings) next(t *testing.T) *fitting {
 		f := &fitting{
 			name: fmt.Sprintf("%s on %s, %s, %s, %+v", m.Name, g.Key, e.Name, s.Name, p),
 			rank: operator.NewFootprint(&r, operator.Reserve(r.Par, g.System(), e.Reserve)),
-			room: operator.Room{Capacity: g.Capacity(), Share: 1, Static: e.Static},
+			room: operator.DeviceMemory{Capacity: g.Capacity(), Share: 1, Static: e.Static},
 		}
 		if e.Budget != nil {
 			f.budget = e.Budget(g)

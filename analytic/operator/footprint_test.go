@@ -21,7 +21,7 @@ func memoryOf(t *testing.T, m *models.Model, tp int, w operator.Workload) operat
 	t.Helper()
 	f := rankOf(t, m, tp)
 	capacity := casetest.GPU(t, "h200").Capacity()
-	return f.Memory(&w, 0, operator.Room{Capacity: capacity, Share: 1})
+	return f.Memory(&w, 0, operator.DeviceMemory{Capacity: capacity, Share: 1})
 }
 
 // The weights of a rank, over all ranks, are the model's: split matrices add up to the whole, and only

@@ -33,17 +33,17 @@ type Memory struct {
 // Fits reports whether the memory of the GPU suffices.
 func (m *Memory) Fits() bool { return m.Total <= m.Usable && (m.Running == 0 || m.batch <= m.Running) }
 
-// Room is the memory of a GPU, and the share of it that the engine takes.
-type Room struct {
+// A DeviceMemory is the memory of a GPU, and the share of it that the engine takes.
+type DeviceMemory struct {
 	Capacity unit.Bytes
 	Share    float64
 	Static   bool // The share is of weights and caches alone, and activations lie beside it.
 	OfFree   bool // The share is of what weights, reserve and activations leave.
 }
 
-// usable is the part of a room that the engine takes, with what lies beside it: activations, as far as there is room, and the share of
+// usable is the part of the memory that the engine takes, with what lies beside it: activations, as far as they fit, and the share of
 // the reserve, since the engine takes its part of the memory that is free before it loads weights.
-func (f *Footprint) usable(r Room, activations unit.Bytes) unit.Bytes {
+func (f *Footprint) usable(r DeviceMemory, activations unit.Bytes) unit.Bytes {
 	fixed, part := f.total(0, 0, activations), r.Capacity.Times(r.Share)
 	switch rest := r.Capacity - part; {
 	case r.OfFree:
@@ -54,8 +54,8 @@ func (f *Footprint) usable(r Room, activations unit.Bytes) unit.Bytes {
 	return part
 }
 
-// left is what remains of a room for caches and states.
-func (f *Footprint) left(r Room, activations unit.Bytes) unit.Bytes {
+// left is the free memory, which caches and states may take.
+func (f *Footprint) left(r DeviceMemory, activations unit.Bytes) unit.Bytes {
 	return f.usable(r, activations) - f.total(0, 0, activations)
 }
 
@@ -65,19 +65,19 @@ func (f *Footprint) total(batch float64, cached, activations unit.Bytes) unit.By
 }
 
 // Memory is the memory of a workload whose steps have at most budget tokens (0 for no
-// limit), and how much more fits into the room. Without a room it says nothing of what fits.
-func (f *Footprint) Memory(w *Workload, budget int, room Room) (m Memory) {
+// limit), and how much more fits. Without a capacity it says nothing of what fits.
+func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memory) {
 	batch, context := float64(w.Batch), f.Cached(float64(w.Context()))
 	prefilling, decoding := f.peaks(w, budget)
 	both := func(batch float64) unit.Bytes { return max(prefilling(batch), decoding(batch)) }
 	m.Weights, m.Reserve, m.batch = f.weights, f.reserve, w.Batch
 	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), both(batch)
 	m.Total = f.total(batch, context, m.Activations)
-	if room.Capacity == 0 {
+	if device.Capacity == 0 {
 		return m
 	}
-	m.Capacity, m.Usable, m.Share = room.Capacity, f.usable(room, m.Activations), room.Share
-	pool, left := f.alloc.States, f.left(room, m.Activations)
+	m.Capacity, m.Usable, m.Share = device.Capacity, f.usable(device, m.Activations), device.Share
+	pool, left := f.alloc.States, f.left(device, m.Activations)
 	apart := left - pool.cache(left)
 	if pool != nil {
 		m.Running, m.State = pool.Running(left), pool.Slot.Times(batch)
@@ -85,7 +85,7 @@ func (f *Footprint) Memory(w *Workload, budget int, room Room) (m Memory) {
 		m.Usable -= apart - m.State // The slots that the batch leaves serve no other purpose.
 	}
 	spare := func(batch float64, cached, activations unit.Bytes) unit.Bytes {
-		return f.usable(room, activations) - f.total(batch, cached, activations) - apart
+		return f.usable(device, activations) - f.total(batch, cached, activations) - apart
 	}
 	// fit is how many sequences fit, of which no more run than states have slots.
 	fit := func(cached unit.Bytes, activations func(batch float64) unit.Bytes) int {
@@ -133,32 +133,32 @@ func most(spare func(float64) unit.Bytes) int {
 	return sort.Search(math.MaxInt32, func(n int) bool { return spare(float64(n+1)) < 0 })
 }
 
-// ForCache is the part of the room that remains for the KV cache and the state of sequences, where
+// ForCache is the free memory that the KV cache may take and the state of sequences, where
 // a step has up to the given number of tokens and of sequences.
-func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
+func (f *Footprint) ForCache(device DeviceMemory, tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
 	if peak := f.alloc.Peak; peak != nil { // by the default of sequences, so that more of them never leave less
 		activations = peak(float64(tokens), float64(min(f.alloc.Sequences, tokens)))
 	}
-	return f.alloc.States.cache(f.left(room, activations))
+	return f.alloc.States.cache(f.left(device, activations))
 }
 
 // Start is the capacity of the cache as an engine's log states it at start-up, where a step has up to the given number of tokens and of
 // sequences and no request is longer than longest, and whether it is known.
-func (f *Footprint) Start(room Room, tokens, sequences, longest int) (l Log, known bool) {
+func (f *Footprint) Start(device DeviceMemory, tokens, sequences, longest int) (l Log, known bool) {
 	if f.alloc.Log == nil {
 		return l, false
 	}
-	return f.alloc.Log(max(f.ForCache(room, tokens, sequences), 0), float64(longest), float64(tokens)), true
+	return f.alloc.Log(max(f.ForCache(device, tokens, sequences), 0), float64(longest), float64(tokens)), true
 }
 
 // MostSequences is the most sequences that a pool of states has slots for, where a step has up to the given number of tokens; 0 where
 // states have no pool.
-func (f *Footprint) MostSequences(room Room, tokens int) int {
+func (f *Footprint) MostSequences(device DeviceMemory, tokens int) int {
 	if f.alloc.States == nil {
 		return 0
 	}
-	return f.alloc.States.Running(f.left(room, f.Activations(float64(tokens), float64(tokens))))
+	return f.alloc.States.Running(f.left(device, f.Activations(float64(tokens), float64(tokens))))
 }
 
 // Activations is the most that a step of fresh tokens, with the scores of logits positions, has alive at

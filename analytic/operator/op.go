@@ -153,7 +153,7 @@ func Count(m *models.Model, p Parallelism, s models.Scheme, w *Workload) (n Coun
 		n.Decode.addRun(&Run{First: r.FirstDecode(w), Steps: w.GenLen - 1}, micro)
 	}
 	f := NewFootprint(&r, 0)
-	n.Memory = f.Memory(w, 0, Room{})
+	n.Memory = f.Memory(w, 0, DeviceMemory{})
 	return n, nil
 }
 
@@ -180,14 +180,14 @@ func Check(m *models.Model, p Parallelism, s models.Scheme, e *Popularity) error
 // addRun adds the steps of a run, so many times. Between two bends all of its figures are linear in the context, so that those of its steps
 // are their number times the mean of the first and the last.
 func (t *Sum) addRun(r *Run, times float64) {
-	for _, piece := range r.Straight(r.First.Bends(r)) {
-		for _, n := range [...]int{0, piece.Steps - 1} {
+	for _, segment := range r.Segments(r.First.Bends(r)) {
+		for _, n := range [...]int{0, segment.Steps - 1} {
 			var one Sum
-			step := piece.At(float64(n))
+			step := segment.At(float64(n))
 			for _, o := range step.AppendOps(nil) {
 				one.AddOp(&o)
 			}
-			t.Add(&one, times*float64(piece.Steps)/2)
+			t.Add(&one, times*float64(segment.Steps)/2)
 		}
 	}
 }

@@ -16,15 +16,15 @@ type Rank struct {
 	Scheme   *models.Scheme // formats of the experts' matrices
 	Dense    *models.Scheme // formats of the other matrices of the blocks
 	Plain    *models.Scheme // formats of matrices that are never quantized, as routers
-	Grain    Grain
+	Padding  Padding
 	routings []Routing // nil where all experts are chosen equally often
 }
 
-// A Grain is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
-type Grain struct{ Hidden, Width float64 }
+// A Padding is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
+type Padding struct{ Hidden, Width float64 }
 
 // Pads is by how much the matrices of an expert grow.
-func (g *Grain) Pads(hidden, width float64) float64 {
+func (g *Padding) Pads(hidden, width float64) float64 {
 	return rounded(hidden, g.Hidden) * rounded(width, g.Width)
 }
 
@@ -50,8 +50,8 @@ func NewRank(m *models.Model, p Parallelism, s models.Scheme, e *Popularity) Ran
 	return Rank{Model: m, Par: &all.par, Scheme: &all.scheme, Dense: &all.dense, Plain: &all.plain, routings: e.routings(m, all.par.EP)}
 }
 
-// Evenly reports whether all experts are chosen equally often.
-func (r *Rank) Evenly() bool { return r.routings == nil }
+// Uniform reports whether all experts are chosen equally often.
+func (r *Rank) Uniform() bool { return r.routings == nil }
 
 // Step is a step in which each of batch sequences gains fresh tokens after past ones,
 // with the scores of logits positions of each.
@@ -158,7 +158,7 @@ func (r *Rank) blockWeights(b *models.Block) unit.Bytes {
 	}
 	each := r.matrices(r.Scheme, e.In, r.Par.ExpertTP()) + r.matrices(r.Scheme, e.Out, r.Par.ExpertTP())
 	if len(e.Out) > 0 {
-		each = each.Times(r.Grain.Pads(float64(e.Out[0].Out), float64(e.Out[0].In)/float64(r.Par.ExpertTP())))
+		each = each.Times(r.Padding.Pads(float64(e.Out[0].Out), float64(e.Out[0].In)/float64(r.Par.ExpertTP())))
 	}
 	sum += each.Times(float64(e.Count)/float64(r.Par.EP)) + r.matrices(r.Plain, e.Router, tp)
 	if e.Shared != nil {

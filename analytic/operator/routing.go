@@ -16,8 +16,8 @@ type Popularity struct {
 	Loads []float64 // relative load of each expert, in the order of the ranks; nil for a law
 }
 
-// Even reports whether all experts are chosen equally often, as without a popularity.
-func (p *Popularity) Even() bool { return p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil }
+// Uniform reports whether all experts are chosen equally often, as without a popularity.
+func (p *Popularity) Uniform() bool { return p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil }
 
 // Check says why a model cannot have the popularity.
 func (p *Popularity) Check(m *models.Model) error {
@@ -65,8 +65,8 @@ func expertsOf(m *models.Model) (all []*models.Experts) {
 // distinct experts. A rank of EP has consecutive experts; a law deals them to the ranks in turn, most popular
 // first, as a balanced placement does. The step takes as long as the rank with the most token-expert pairs.
 type Routing struct {
-	Pairs  float64 // token-expert pairs of a token on the busiest rank
-	Uneven float64 // Pairs over the pairs of a mean rank
+	Pairs     float64 // token-expert pairs of a token on the busiest rank
+	Imbalance float64 // Pairs over the pairs of a mean rank
 
 	of   *models.Experts
 	logs []float64 // log(1 − π) of the experts of the busiest rank
@@ -74,7 +74,7 @@ type Routing struct {
 
 // routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
 func (p *Popularity) routings(m *models.Model, ranks int) (all []Routing) {
-	if p.Even() {
+	if p.Uniform() {
 		return nil
 	}
 	for _, e := range expertsOf(m) {
@@ -100,7 +100,7 @@ func (p *Popularity) routing(e *models.Experts, ranks int) Routing {
 	for _, v := range busiest {
 		r.logs = append(r.logs, math.Log1p(-min(v, 1-1e-12)))
 	}
-	r.Uneven = r.Pairs * float64(ranks) / e.Busy()
+	r.Imbalance = r.Pairs * float64(ranks) / e.Busy()
 	return r
 }
 

@@ -69,15 +69,15 @@ func TestPopularity(t *testing.T) {
 	}
 	even := (&Popularity{Loads: loads}).routing(e, 4)
 	if want := DistinctExperts(128, 8, 40) / 4; math.Abs(even.Hit(40)-want) > 1e-9*want || math.Abs(even.Pairs-2) > 1e-12 ||
-		math.Abs(even.Uneven-1) > 1e-12 {
-		t.Errorf("even loads: %g experts hit, want %g; %g pairs, %g of the mean", even.Hit(40), want, even.Pairs, even.Uneven)
+		math.Abs(even.Imbalance-1) > 1e-12 {
+		t.Errorf("even loads: %g experts hit, want %g; %g pairs, %g of the mean", even.Hit(40), want, even.Pairs, even.Imbalance)
 	}
 	last := (&Popularity{Zipf: 1e-9}).routing(e, 1)
 	for _, zipf := range []float64{0.3, 0.7, 1, 1.5, 3, 10} {
 		p := &Popularity{Zipf: zipf}
 		one, spread := p.routing(e, 1), p.routing(e, 8)
-		if one.Hit(40) >= last.Hit(40) || spread.Uneven < 1 || math.Abs(one.Pairs-8) > 1e-9 {
-			t.Errorf("zipf %g: %g experts hit of %g with less skew, %g of a mean rank, %g pairs", zipf, one.Hit(40), last.Hit(40), spread.Uneven,
+		if one.Hit(40) >= last.Hit(40) || spread.Imbalance < 1 || math.Abs(one.Pairs-8) > 1e-9 {
+			t.Errorf("zipf %g: %g experts hit of %g with less skew, %g of a mean rank, %g pairs", zipf, one.Hit(40), last.Hit(40), spread.Imbalance,
 				one.Pairs)
 		}
 		if chance := inclusion(p.weights(128, 1), 8); slices.Max(chance) > 1 {

@@ -25,19 +25,19 @@ func (r *Run) Split(n int) (left, right Run) {
 	return Run{r.First, n, r.Times}, Run{r.At(float64(n)), r.Steps - n, r.Times}
 }
 
-// Straight is the run cut before each of the steps at, which rise.
-func (r *Run) Straight(at []int) (all []Run) {
+// Segments are the run cut before each of the steps at, which rise.
+func (r *Run) Segments(at []int) (all []Run) {
 	rest, done := *r, 0
 	for _, n := range at {
-		var piece Run
-		piece, rest = rest.Split(n - done)
-		all, done = append(all, piece), n
+		var segment Run
+		segment, rest = rest.Split(n - done)
+		all, done = append(all, segment), n
 	}
 	return append(all, rest)
 }
 
 // mostBends bounds the cuts of a run. Chunks of a few tokens under answers of millions have more, behind which the run is taken as
-// straight.
+// linear.
 const mostBends = 4096
 
 // Bends are the steps of a run before which the formula of a layer changes: all figures of an operator are linear in the context between

@@ -14,7 +14,7 @@ type Step struct {
 	Logits float64 // positions of a sequence that the LM head runs on
 	Cache  float64 // longest context of the sequences, which is the length of a cache of fixed length
 
-	Together float64 // tokens of all replicas that share the experts; 0 if each replica has as many as this one
+	EPTokens float64 // tokens of all replicas that share the experts; 0 if each replica has as many as this one
 
 	Drafted bool    // speculative decoding: the New tokens are drafted ones, which a decode step verifies
 	Groups  []Group // groups of sequences, whose means New, Past and Logits are then; nil if all sequences are alike

@@ -214,7 +214,7 @@ func (ans *Answer) settle() (analytic.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ans.Popularity = p; !p.Even() {
+	if ans.Popularity = p; !p.Uniform() {
 		ans.Warnings = append(ans.Warnings,
 			fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it",
 				ans.Q.Skew))
