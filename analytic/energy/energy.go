@@ -1,4 +1,11 @@
-// Package energy is the power model of a GPU. At full clocks a GPU draws its waiting power
+// Package energy is the power model of a GPU: what kernels draw, and how a power limit slows them.
+//
+//	power := energy.PowerOf(gpu, &calibration, prices)
+//	power.Take(&load, &cost)                    // for each kernel
+//	clocks, throttled := power.Limit(&load)     // by how much the limit slows the phase
+//	watts := power.Mean(&load, clocks, 1, 1)
+//
+// At full clocks a GPU draws its waiting power
 // all the time, and these shares of the rest of its power limit, added up:
 //
 //	matrix  while its arithmetic runs at the rate of bursts,

@@ -6,6 +6,10 @@
 //
 //	Model + split + Workload -> Step -> []Op
 //
+//	rank := operator.NewRank(model, operator.Parallelism{TP: 2}, scheme, nil)
+//	step := rank.Step(8, 1, 1024, 1) // each of 8 sequences gains a token after 1024, and the scores of one
+//	ops := step.AppendOps(nil)
+//
 // A Step is one forward pass: each sequence of a batch has Past tokens and gains New ones.
 // Prefill is a step without past tokens, or a run of steps in chunks; decoding is a run of
 // steps with one new token. Step.AppendOps lists the operators of both, with the work of one
