@@ -99,6 +99,9 @@ func (m *Machine) halfWidth(k *Kernel, c *roofline.Cost) float64 {
 	case k.Class == roofline.AttentionDecode:
 		start = m.Cal.Residuals[roofline.AttentionFixed] * fixed
 	}
+	if start == 0 {
+		return time * m.Cal.Residuals[by]
+	}
 	return math.Hypot(time*m.Cal.Residuals[by], start)
 }
 

@@ -25,7 +25,7 @@ func (e ends) add(other ends) ends {
 // constants of kernels in 16 bits price them, or those of a related class. The figures are the 5th and the 95th percentile of the errors
 // that each section of analytic/engine/operators.csv has where it is left out (TestLeftOutTables): 1,218 GEMMs, 444
 // attentions and 2,324 grouped GEMMs of vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3 on nine GPUs.
-var unmeasuredFormat = map[kernelKind]ends{gemms: {0.11, 0.54}, attentions: {0.23, 0.40}, experts: {0.11, 1.7}}
+var unmeasuredFormat = [numKinds]ends{gemms: {0.11, 0.54}, attentions: {0.23, 0.40}, experts: {0.11, 1.7}}
 
 // unmeasuredMixer is how far a phase is off on an engine none of whose kernels for a model's token mixers were measured on the GPU's
 // generation: recurrences (gated delta nets, state-space models) and sparse attention with its indexer. Of MiniMax-M3, GLM-5, Qwen3.5 and
@@ -68,6 +68,7 @@ const (
 	gemms
 	attentions
 	experts
+	numKinds
 )
 
 // kindOf is the kind of a class.
@@ -85,14 +86,13 @@ func kindOf(c roofline.Class) kernelKind {
 
 // unmeasured is how far a kernel may be off because its constants were read off another board, or off kernels of another format.
 func (m *Machine) unmeasured(c *roofline.Cost) ends {
-	switch board := m.Cal.Board; {
+	switch {
 	case m.Cal.Fitted[c.Leads]:
 		return ends{}
 	case m.tables() && !m.prices.Own(c.Leads):
-		return unmeasuredFormat[kindOf(c.Class)].add(ends{board, board})
-	default:
-		return ends{board, board}
+		return m.ofFormat[kindOf(c.Class)]
 	}
+	return ends{m.Cal.Board, m.Cal.Board}
 }
 
 // tables reports whether constants of the engine's kernels follow from tables of their times, and not from a calibration of them.
