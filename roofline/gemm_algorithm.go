@@ -31,13 +31,6 @@ func (t *Tile) tiled(s *Shape, blocks, sms float64) bool {
 	return t.Rows*t.Columns == largest
 }
 
-// mayRun reports whether a library may take a tile for a GEMM of a shape: where there are more results than its blocks have at once, it
-// takes none of the small ones beyond 128 rows.
-func (t *Tile) mayRun(s *Shape, sms float64) bool {
-	results := t.Rows * t.Columns
-	return s.M <= 128 || results == largest || s.M*s.N <= sms*results
-}
-
 // An algorithm is how a library runs a GEMM, as cuBLASLt uses the word, and how long that takes.
 type algorithm struct {
 	splits float64    // blocks that share the inputs of a tile
@@ -77,16 +70,17 @@ type algorithms struct {
 // fastest is the fastest algorithm: of all tiles, with the inputs of a tile split in every way that is allowed.
 func (a *algorithms) fastest() algorithm {
 	best := algorithm{time: unit.Seconds(math.Inf(1))}
-	tiles, waves := blockTiles[:], a.m.stretch[GEMMIdle] > 0
-	if !waves {
+	tiles := blockTiles[:]
+	if a.m.stretch[GEMMIdle] == 0 {
 		tiles = tiles[:1]
 	}
 	for i := range tiles {
-		if waves && !tiles[i].mayRun(&a.k.Shape, a.m.Peaks.SMs) {
-			continue
-		}
 		for splits := 1.0; splits == 1 || splits <= mostSplits && a.k.Shape.K >= splits*splitInputs; splits++ {
-			if next, runs := a.of(&tiles[i], splits); runs && next.time < best.time {
+			next, runs := a.of(&tiles[i], splits)
+			if !runs {
+				break // nor does it run with more thread blocks
+			}
+			if next.time < best.time {
 				best = next
 			}
 		}

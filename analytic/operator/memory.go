@@ -133,7 +133,7 @@ func most(spare func(float64) unit.Bytes) int {
 	return sort.Search(math.MaxInt32, func(n int) bool { return spare(float64(n+1)) < 0 })
 }
 
-// ForCache is the free memory that the KV cache may take and the state of sequences, where
+// ForCache is the free memory for the KV cache and the state of sequences, where
 // a step has up to the given number of tokens and of sequences.
 func (f *Footprint) ForCache(device DeviceMemory, tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
