@@ -24,9 +24,9 @@ type fields struct {
 	err    error
 
 	asked   map[string]bool // fields of the config that were looked up
-	tensors bool            // a table of tensors reports whether all was read
-	lenient bool            // a field that is not understood is left out of account
-	left    []string        // notes of the fields that were left out
+	beside  reads
+	lenient bool     // a field that is not understood is left out of account
+	left    []string // notes of the fields that were left out
 }
 
 func (f *fields) fail(format string, args ...any) {

@@ -21,7 +21,7 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	m, err := readModel(config, false, true)
+	m, err := readModel(config, false, reads{table: true})
 	if err == nil {
 		err = newTensorTable(m, h).apply()
 	}

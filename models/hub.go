@@ -51,6 +51,8 @@ type fetched struct {
 	quant  []byte // hf_quant_config.json, where the config names no quantization and there is one
 	commit string // the repository's; "" if the hub did not say
 	etag   string // the file's; "" if the hub did not say
+
+	tensors Tensors // those of its safetensors files; nil where they were not read
 }
 
 // A Secret is a text that no formatting verb prints.
@@ -129,10 +131,11 @@ func (h Hub) token() (string, error) {
 	return token, nil
 }
 
-// A HubID names a repository of the hub and, after an "@", a revision of it.
+// A HubID names a repository of the hub, after an "@" a revision of it, and after a ":" a GGUF file of it.
 type HubID struct {
 	Org, Name string
 	Revision  string // branch, tag or commit
+	File      string // name of a GGUF file, or the quantization in its name; "" for the safetensors
 }
 
 // The hub's rules for names (huggingface_hub, validate_repo_id).
@@ -144,9 +147,13 @@ var (
 	commitID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}$`) })
 )
 
-// ParseHubID reads "org/name" or "org/name@revision".
+// ParseHubID reads "org/name", "org/name@revision" or, of a GGUF file, "org/name:Q4_K_M".
 func ParseHubID(s string) (HubID, error) {
-	repo, rev, hasRev := strings.Cut(s, "@")
+	whole, file, hasFile := strings.Cut(s, ":")
+	if hasFile && (len(file) > maxRevision || !hubRev().MatchString(file) || strings.Contains(file, "..")) {
+		return HubID{}, fmt.Errorf("%.160q: after ':' there must be a GGUF file, or a quantization such as Q4_K_M", s)
+	}
+	repo, rev, hasRev := strings.Cut(whole, "@")
 	if !hasRev {
 		rev = mainBranch
 	}
@@ -166,7 +173,7 @@ func ParseHubID(s string) (HubID, error) {
 	if len(rev) > maxRevision || !hubRev().MatchString(rev) || strings.Contains(rev, "..") {
 		return HubID{}, fmt.Errorf("%.160q: the revision after '@' must be a branch, a tag or a commit", s)
 	}
-	return HubID{org, name, rev}, nil
+	return HubID{org, name, rev, file}, nil
 }
 
 // Repo is the id without the revision.
@@ -174,8 +181,12 @@ func (id HubID) Repo() string { return id.Org + "/" + id.Name }
 
 // String is the id, with its revision if that is not the main branch.
 func (id HubID) String() string {
-	if id.Revision == mainBranch {
-		return id.Repo()
+	text := id.Repo()
+	if id.Revision != mainBranch {
+		text += "@" + id.Revision
 	}
-	return id.Repo() + "@" + id.Revision
+	if id.File != "" {
+		text += ":" + id.File
+	}
+	return text
 }

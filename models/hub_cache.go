@@ -1,6 +1,7 @@
 package models
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
+	"llmprof/models/safetensors"
 )
 
 // blobID is what an ETag must look like to be a file's name.
@@ -87,6 +89,9 @@ func (h Hub) store(id HubID, f fetched) error {
 	if err := storeConfig(repo, snapshot, f); err != nil {
 		return err
 	}
+	if err := storeTensors(filepath.Dir(snapshot), f.tensors); err != nil {
+		return err
+	}
 	if id.Revision == f.commit {
 		return nil
 	}
@@ -107,6 +112,36 @@ func storeConfig(repo, snapshot string, f fetched) error {
 		return writeAtomic(snapshot, f.config)
 	}
 	return nil
+}
+
+// headersFile holds, beside a config.json in the hub's cache, the tensors of files that are not there.
+const headersFile = "llmprof-tensors.json"
+
+func storeTensors(dir string, all Tensors) error {
+	if all == nil {
+		return nil
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return writeAtomic(filepath.Join(dir, headersFile), text)
+}
+
+// storedTensors reads what storeTensors wrote; nil if there is none.
+func storedTensors(dir string) (Tensors, error) {
+	text, err := input.Read(filepath.Join(dir, headersFile), 2*maxHeaders)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := safetensors.ParseEntries(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: delete it to fetch it anew", filepath.Join(dir, headersFile), err)
+	}
+	return all, nil
 }
 
 // writeAtomic makes path hold data, and its folder where there is none.

@@ -23,14 +23,25 @@ const maxRedirects = 5
 type client = http.Client
 
 // fetch asks the hub for the config.json of a revision.
-func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
+func (h Hub) fetch(ctx context.Context, id HubID) (f fetched, err error) {
+	err = h.asking(ctx, id, func(ctx context.Context, r request) error {
+		if f, err = r.do(ctx); err == nil && !bytes.Contains(f.config, []byte(`"quantization_config"`)) {
+			f.quant, err = r.quantization(ctx)
+		}
+		return err
+	})
+	return f, err
+}
+
+// asking lets do ask the hub for files of a repository, in the time that there is, and says what failed.
+func (h Hub) asking(ctx context.Context, id HubID, do func(context.Context, request) error) error {
 	base, err := h.base()
 	if err != nil {
-		return fetched{}, err
+		return err
 	}
 	token, err := h.token()
 	if err != nil {
-		return fetched{}, err
+		return err
 	}
 	timeout := h.Timeout
 	if timeout <= 0 {
@@ -38,22 +49,17 @@ func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r := request{client: h.client(), base: base, id: id, token: token, file: configFile}
-	f, err := r.do(limited)
-	if err == nil && !bytes.Contains(f.config, []byte(`"quantization_config"`)) {
-		f.quant, err = r.quantization(limited)
-	}
-	err = r.hide(err)
+	r := request{client: h.client(), base: base, id: id, token: token, file: configFile, most: maxConfig}
+	err = r.hide(do(limited, r))
 	switch {
 	case err == nil:
-		return f, nil
+		return nil
 	case ctx.Err() != nil:
-		return fetched{}, fmt.Errorf("fetching %s: %w", id, context.Cause(ctx))
+		return fmt.Errorf("fetching %s: %w", id, context.Cause(ctx))
 	case limited.Err() != nil:
-		return fetched{}, fmt.Errorf("fetching %s: %w: %s took longer than %v; try again, or use --offline",
-			id, errUnreachable, base.Host, timeout)
+		return fmt.Errorf("fetching %s: %w: %s took longer than %v; try again, or use --offline", id, errUnreachable, base.Host, timeout)
 	}
-	return fetched{}, fmt.Errorf("fetching %s: %w", id, err)
+	return fmt.Errorf("fetching %s: %w", id, err)
 }
 
 func (h Hub) base() (*url.URL, error) {
@@ -92,11 +98,16 @@ type request struct {
 	id     HubID
 	token  string
 	file   string
+	most   int64 // bytes that are read of it at most
+
+	span     string // the range of bytes that is asked for, "" for the whole file
+	optional bool   // A file that is not there is no error.
+	listing  bool   // What is asked for is the list of the repository's files.
 }
 
 // quantization asks for the file in which NVIDIA's checkpoints state their formats; most have none.
 func (r request) quantization(ctx context.Context) ([]byte, error) {
-	r.file = quantFile
+	r.file, r.optional = quantFile, true
 	f, err := r.do(ctx)
 	if err != nil || !bytes.Contains(f.config, []byte(`"quant_algo"`)) {
 		return nil, err
@@ -112,39 +123,51 @@ func (r request) hide(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), r.token, "(secret)"))
 }
 
-// do follows the redirects by hand. The hub answers for a file with a redirect,
+// do fetches a JSON object.
+func (r request) do(ctx context.Context) (fetched, error) {
+	resp, f, err := r.open(ctx)
+	if err != nil {
+		return fetched{}, err
+	}
+	if resp.StatusCode == http.StatusNotFound && r.optional {
+		_ = resp.Body.Close()
+		return fetched{}, nil
+	}
+	f.config, err = r.body(resp)
+	return f, err
+}
+
+// open follows the redirects by hand. The hub answers for a file with a redirect,
 // to itself or to a content network; the token must not travel there, and the
 // commit is known from the hub's own answers alone.
-func (r request) do(ctx context.Context) (fetched, error) {
+func (r request) open(ctx context.Context) (*http.Response, fetched, error) {
 	to := r.base.JoinPath(r.id.Org, r.id.Name, "resolve", url.PathEscape(r.id.Revision), r.file)
+	if r.listing {
+		to = r.base.JoinPath("api", "models", r.id.Org, r.id.Name, "revision", url.PathEscape(r.id.Revision))
+	}
 	var f fetched
 	for range maxRedirects {
 		resp, err := r.get(ctx, to)
 		if err != nil {
-			return fetched{}, err
+			return nil, f, err
 		}
 		if r.own(to) {
 			f.note(resp.Header)
 		}
-		if resp.StatusCode == http.StatusNotFound && r.file == quantFile {
-			_ = resp.Body.Close()
-			return fetched{}, nil
-		}
 		if !isRedirect(resp.StatusCode) {
-			f.config, err = r.body(resp)
-			return f, err
+			return resp, f, nil
 		}
 		_ = resp.Body.Close()
 		next, err := resp.Location()
 		if err != nil {
-			return fetched{}, fmt.Errorf("%s answered with a redirect to nowhere: check HF_ENDPOINT", to.Host)
+			return nil, f, fmt.Errorf("%s answered with a redirect to nowhere: check HF_ENDPOINT", to.Host)
 		}
 		if next.Scheme != "https" && next.Scheme != to.Scheme {
-			return fetched{}, fmt.Errorf("%s redirected from an encrypted connection to one that is not: refused", to.Host)
+			return nil, f, fmt.Errorf("%s redirected from an encrypted connection to one that is not: refused", to.Host)
 		}
 		to = next
 	}
-	return fetched{}, fmt.Errorf("%s redirected more than %d times: check HF_ENDPOINT", r.base.Host, maxRedirects)
+	return nil, f, fmt.Errorf("%s redirected more than %d times: check HF_ENDPOINT", r.base.Host, maxRedirects)
 }
 
 // own reports whether u is at the endpoint: same scheme, host and port.
@@ -161,6 +184,9 @@ func (r request) get(ctx context.Context, u *url.URL) (*http.Response, error) {
 	req.Header.Set("User-Agent", "llmprof")
 	// The ETag of a compressed answer is not the blob's.
 	req.Header.Set("Accept-Encoding", "identity")
+	if r.span != "" {
+		req.Header.Set("Range", r.span)
+	}
 	if r.token != "" && r.own(u) {
 		req.Header.Set("Authorization", "Bearer "+r.token)
 	}
@@ -216,24 +242,32 @@ func (r request) body(resp *http.Response) ([]byte, error) {
 		return nil, r.refused(resp)
 	}
 	host := resp.Request.URL.Host
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxConfig+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, r.most+1))
 	if err != nil {
 		return nil, fmt.Errorf("the answer of %s broke off after %d bytes: %w; try again", host, len(data), err)
 	}
-	if len(data) > maxConfig {
-		return nil, fmt.Errorf("%s sent more than %s for a config.json: check HF_ENDPOINT", host, input.Size(maxConfig))
+	if int64(len(data)) > r.most {
+		return nil, fmt.Errorf("%s sent more than %s for a %s: check HF_ENDPOINT", host, input.Size(r.most), r.what())
 	}
 	text := bytes.TrimSpace(data)
 	switch {
 	case bytes.HasPrefix(text, []byte("<")):
-		return nil, fmt.Errorf("%s sent a web page instead of config.json: check HF_ENDPOINT, and whether "+
-			"the network asks for a login", host)
+		return nil, fmt.Errorf("%s sent a web page instead of %s: check HF_ENDPOINT, and whether "+
+			"the network asks for a login", host, r.what())
 	case !bytes.HasPrefix(text, []byte("{")):
-		return nil, fmt.Errorf("%s sent something else than a JSON object for config.json: check HF_ENDPOINT", host)
+		return nil, fmt.Errorf("%s sent something else than a JSON object for %s: check HF_ENDPOINT", host, r.what())
 	case !bytes.HasSuffix(text, []byte("}")):
 		return nil, fmt.Errorf("the answer of %s broke off after %d bytes: try again", host, len(data))
 	}
 	return data, nil
+}
+
+// what is what was asked for.
+func (r request) what() string {
+	if r.listing {
+		return "list of files"
+	}
+	return r.file
 }
 
 // refused says what an answer other than 200 means. The hub's X-Error-Code
@@ -246,6 +280,10 @@ func (r request) refused(resp *http.Response) error {
 	case code == "GatedRepo":
 		return fmt.Errorf("%s is gated and the token has no access: accept its terms at %s/%s with the account "+
 			"of the token, and let the token read gated repositories", repo, r.base, repo)
+	case r.file == tensorFile && resp.StatusCode == http.StatusNotFound:
+		return errNoTensors
+	case code == "EntryNotFound" && r.file != configFile:
+		return fmt.Errorf("%s has no %s at revision %s", repo, r.file, r.id.Revision)
 	case code == "EntryNotFound":
 		return fmt.Errorf("%s has no config.json at revision %s: name the repository of the original weights, "+
 			"not of a GGUF conversion or an adapter", repo, r.id.Revision)

@@ -49,9 +49,9 @@ func good(t testing.TB) http.HandlerFunc {
 	}
 }
 
-// unquantized answers for a checkpoint without hf_quant_config.json.
+// unquantized answers for a checkpoint that has no file but its config.json.
 func unquantized(w http.ResponseWriter, r *http.Request) bool {
-	if !strings.HasSuffix(r.URL.Path, "/hf_quant_config.json") {
+	if strings.HasSuffix(r.URL.Path, "/config.json") || strings.HasSuffix(r.URL.Path, "/blob") {
 		return false
 	}
 	w.WriteHeader(http.StatusNotFound)
@@ -73,7 +73,9 @@ func TestFetchAndCache(t *testing.T) {
 	answer := good(t)
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.EscapedPath()+" "+r.Header.Get("Authorization"))
-		answer(w, r)
+		if !unquantized(w, r) {
+			answer(w, r)
+		}
 	})
 	r := at(t, hub.URL)
 	m, err := r.Resolve(t.Context(), "Org/Some-Model")
@@ -81,9 +83,10 @@ func TestFetchAndCache(t *testing.T) {
 	if m.Name != "Org/Some-Model" || m.Source != hub.URL+"/Org/Some-Model/blob/"+commit+"/config.json" || m.Params() != tinyParams {
 		t.Errorf("got %q of %q with %d parameters", m.Name, m.Source, m.Params())
 	}
-	var want []string // the second file, since the first names no quantization
-	for _, file := range []string{"config.json", "hf_quant_config.json"} {
-		want = append(want, "/Org/Some-Model/resolve/main/"+file+" Bearer "+token)
+	var want []string // the second file, since the first names no quantization, and the tensors of that commit
+	for _, file := range []string{"main/config.json", "main/hf_quant_config.json",
+		commit + "/model.safetensors.index.json", commit + "/model.safetensors"} {
+		want = append(want, "/Org/Some-Model/resolve/"+file+" Bearer "+token)
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)

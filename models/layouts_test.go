@@ -62,7 +62,7 @@ func TestLayoutsHaveTheirBytes(t *testing.T) {
 		off := float64(m.StoredBytes())/float64(m.Stored.Bytes) - 1
 		t.Logf("%-20s %8.0f bytes, %8d in the file (%+.3f %%), activations %v", l.Name, float64(m.StoredBytes()), m.Stored.Bytes, 100*off,
 			m.Stored.Act)
-		if off > 0.005 || off < -0.005 {
+		if off > 0.001 || off < -0.001 {
 			t.Errorf("%s: %+.2f %%", l.Name, 100*off)
 		}
 	}

@@ -279,6 +279,7 @@ type Stored struct {
 	Vectors unit.Format // format of norms and biases; NoFormat if it is Plain
 	Bytes   int64       // size of the checkpoint's tensors; 0 where their table was not read
 	KV      unit.Format // format of the KV cache that the checkpoint was calibrated for; NoFormat if it names none
+	unknown bool        // The config names a quantization that is not understood, and the tensors say what it takes.
 }
 
 // Blocks yields the blocks of all kinds of layers, each with its kind.

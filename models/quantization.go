@@ -35,8 +35,12 @@ func (r *reader) stored(m *Model) {
 	if !r.has("quantization_config") {
 		return
 	}
+	lenient := r.lenient
+	r.lenient = lenient || r.beside.measured
 	q := r.quantization()
+	r.lenient = lenient
 	if r.err != nil || q == nil {
+		m.Stored.unknown = r.beside.measured
 		return
 	}
 	m.Stored.Method, m.Stored.KV = q.method, q.kv
@@ -179,6 +183,9 @@ func (m *Model) summarize() {
 		if n > values[most] || n == values[most] && s.Name < most.Name {
 			most = s
 		}
+	}
+	if most.Format == unit.NoFormat && m.Stored.unknown {
+		return
 	}
 	if most.Format == unit.NoFormat {
 		m.Stored.Method = ""

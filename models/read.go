@@ -14,6 +14,8 @@ type Checkpoint struct {
 	Config  []byte // config.json
 	Quant   []byte // hf_quant_config.json, which NVIDIA's checkpoints have beside it; may be nil
 	Lenient bool   // note what is not understood and leave it out of account, instead of an error
+
+	Tensors Tensors // those of its safetensors files; nil where their headers were not read
 }
 
 // Read reads the shape of a decoder from the config.json that Hugging Face
@@ -32,7 +34,10 @@ func (c Checkpoint) Read(name string) (*Model, error) {
 	if err := c.addQuantization(object); err != nil {
 		return nil, fmt.Errorf("%s: hf_quant_config.json: %w", name, err)
 	}
-	m, err := readModel(object, c.Lenient, false)
+	m, err := readModel(object, c.Lenient, reads{measured: c.Tensors != nil})
+	if err == nil && c.Tensors != nil {
+		err = m.weigh(c.Tensors, c.Lenient)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -80,8 +85,14 @@ func (c Checkpoint) addQuantization(object map[string]any) error {
 	return nil
 }
 
-// readModel reads the shape that a config describes. Tensors says that a table of tensors accounts for what the config says.
-func readModel(object map[string]any, lenient, tensors bool) (*Model, error) {
+// reads says what of a checkpoint is read beside its config.
+type reads struct {
+	table    bool // A table of tensors reports whether all of the config was read.
+	measured bool // Tensors say what the weights take, whatever their formats.
+}
+
+// readModel reads the shape that a config describes.
+func readModel(object map[string]any, lenient bool, beside reads) (*Model, error) {
 	d, err := findDecoder(object)
 	if err != nil {
 		return nil, err
@@ -94,7 +105,7 @@ func readModel(object map[string]any, lenient, tensors bool) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.lenient, r.tensors = lenient, tensors
+	r.lenient, r.beside = lenient, beside
 	m := r.model()
 	if r.err != nil {
 		return nil, fmt.Errorf("%s: %w", d.modelType, r.err)

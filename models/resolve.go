@@ -12,6 +12,7 @@ import (
 
 	"llmprof/internal/input"
 	"llmprof/models/gguf"
+	"llmprof/unit"
 )
 
 // A Resolver finds the model that a user names.
@@ -58,10 +59,11 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 
 // isPath distinguishes a path that does not exist from a hub id or a name.
 func isPath(name string) bool {
-	repo, _, _ := strings.Cut(name, "@") // a revision may hold slashes of its own
+	repo, _, _ := strings.Cut(name, ":")
+	repo, _, _ = strings.Cut(repo, "@") // a revision may hold slashes of its own
 	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
 		strings.Contains(name, `\`) || strings.Count(repo, "/") > 1 ||
-		slices.Contains([]string{".json", ".gguf", ".safetensors", ".bin"}, strings.ToLower(filepath.Ext(name)))
+		slices.Contains([]string{".json", ".gguf", ".safetensors", ".bin"}, strings.ToLower(filepath.Ext(repo)))
 }
 
 // ReadFile reads a config.json, whatever its name, or the header of a GGUF file. If
@@ -93,9 +95,20 @@ func readBeside(name, path string, config []byte, lenient bool) (*Model, error) 
 			return nil, fmt.Errorf("reading %s: %w", prefix+quantFile, err)
 		}
 	}
+	dir := dirOf(path)
+	if dir == "" {
+		return read(name, path, c)
+	}
+	var index tensorIndex
+	if c.Tensors, index, err = localTensors(dir); err != nil {
+		return nil, err
+	}
 	m, err := read(name, path, c)
-	if dir := dirOf(path); err == nil && dir != "" {
-		err = m.checkTensors(dir, lenient)
+	if err == nil && c.Tensors == nil && m.Stored.Plain != unit.NoFormat && index.decoderAlone(m) { // it counts all tensors together
+		m.Stored.Bytes = index.Metadata.Total
+		if err = m.heldAgainst(float64(m.Stored.Bytes)); err != nil && lenient {
+			m.Notes, err = append(m.Notes, err.Error()), nil
+		}
 	}
 	if err != nil {
 		return nil, err

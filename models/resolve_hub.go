@@ -17,6 +17,9 @@ func (r Resolver) fromHub(ctx context.Context, name string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if id.File != "" {
+		return r.ggufFromHub(ctx, id, commit)
+	}
 	if config != nil {
 		return readBeside(id.String(), path, config, r.Lenient)
 	}
@@ -72,10 +75,42 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 	if f.quant != nil {
 		input.Note(source+" "+quantFile, f.quant)
 	}
+	var unread error
+	if f.tensors, unread = r.Hub.tensors(ctx, id.at(cmp.Or(f.commit, commit))); ctx.Err() != nil {
+		return nil, unread
+	}
 	if err := r.Hub.store(id.at(commit), f); err != nil {
 		source += fmt.Sprintf(" (not cached: %v)", err)
 	}
-	return read(id.String(), source, Checkpoint{Config: f.config, Quant: f.quant, Lenient: r.Lenient})
+	m, err := read(id.String(), source, Checkpoint{Config: f.config, Quant: f.quant, Tensors: f.tensors, Lenient: r.Lenient})
+	if err == nil && unread != nil && !errors.Is(unread, errNoTensors) {
+		m.Notes = append(m.Notes, fmt.Sprintf("the bytes of the weights are those that config.json makes, as the headers of its safetensors "+
+			"files were not read: %v", unread))
+	}
+	return m, err
+}
+
+// errNoTensors is of a repository without safetensors files.
+var errNoTensors = errors.New("it has no safetensors files")
+
+// ggufFromHub reads the headers of a GGUF file: from the hub's local cache, else from the hub, which sends no weights.
+func (r Resolver) ggufFromHub(ctx context.Context, id HubID, commit string) (*Model, error) {
+	if path := r.Hub.cachedGGUF(id, commit); path != "" {
+		return fromGGUF(path)
+	}
+	if r.Hub.Offline {
+		return nil, fmt.Errorf("%s is not in the hub cache, and the network is not used (--offline or HF_HUB_OFFLINE)", id)
+	}
+	file, headers, err := r.Hub.gguf(ctx, id.at(commit))
+	if err != nil {
+		return nil, err
+	}
+	m, err := ReadGGUF(id.String(), headers...)
+	if err != nil {
+		return nil, err
+	}
+	m.Source = strings.TrimSuffix(r.Hub.page(id, commit), configFile) + file
+	return m, nil
 }
 
 // page is the address at which a person reads the file.

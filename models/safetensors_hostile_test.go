@@ -28,7 +28,7 @@ func TestLargeHeaders(t *testing.T) {
 	}
 	start := time.Now()
 	_, err := models.Resolver{}.Resolve(t.Context(), dir)
-	if err == nil || !strings.Contains(err.Error(), "the headers of the files beside it take") {
+	if err == nil || !strings.Contains(err.Error(), "the headers of the checkpoint's files take") {
 		t.Errorf("want a refusal of the headers, got %v", err)
 	}
 	if took := time.Since(start); took > 4*time.Second {

@@ -67,12 +67,18 @@ func (m *Model) vectors() *Storage {
 // StoredEmbeddingBytes is the memory of the tables that tokens and positions are looked up in.
 func (m *Model) StoredEmbeddingBytes() unit.Bytes {
 	e, plain := &m.Embedding, plainStorage(m.Stored.Plain)
-	b := cmp.Or(e.Stored, plain).Bytes(float64(e.Width), float64(m.Vocab))
+	b := m.storedTableBytes()
 	b += plain.Bytes(float64(m.Hidden), float64(e.Positions)) + plain.Bytes(float64(e.Extra), 1)
 	for i := range e.Project {
 		b += m.storedLinearBytes(&e.Project[i])
 	}
 	return b + m.vectors().Bytes(float64(normParams(e.Norms)), 1)
+}
+
+// storedTableBytes is the memory of the table of tokens.
+func (m *Model) storedTableBytes() unit.Bytes {
+	table := m.Table()
+	return m.storedLinearBytes(&table)
 }
 
 // StoredHeadBytes is the memory of the LM head, if it is not the embedding, and of the last norms.

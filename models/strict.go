@@ -13,7 +13,7 @@ import (
 // refuseUnread refuses fields that were not asked for while the model was built and are not known to
 // be harmless: they may change shapes or cost.
 func (r *reader) refuseUnread() {
-	if r.tensors {
+	if r.beside.table {
 		return
 	}
 	harmless, idle := harmlessFields(), idleFields()

@@ -65,15 +65,19 @@ func (t *Tensor) Elements() int64 {
 // Bytes is the memory of the values with their scales.
 func (t *Tensor) Bytes() int64 { return t.Elements() / t.Type.Block * t.Type.Size }
 
-// A budget is what may be read yet, and how much of it may be kept.
-type budget struct{ header, kept int64 }
+// A Budget is what may be read yet of the headers of a model, and how much of it may be kept.
+type Budget struct{ header, kept int64 }
+
+// NewBudget is that of a model of which nothing was read yet.
+func NewBudget() *Budget { return &Budget{maxHeader, maxKept} }
 
 // Parse reads the header of a file of size bytes.
 func Parse(r io.Reader, size int64) (*Header, error) {
-	return parse(r, size, &budget{maxHeader, maxKept})
+	return NewBudget().Parse(r, size)
 }
 
-func parse(r io.Reader, size int64, left *budget) (*Header, error) {
+// Parse reads the header of one file of a model, of size bytes.
+func (left *Budget) Parse(r io.Reader, size int64) (*Header, error) {
 	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, left.header), all: size <= left.header, kept: left.kept}
 	h := &Header{}
 	h.Version = d.version()
@@ -186,22 +190,22 @@ func Open(path string) ([]*Header, error) {
 		return nil, err
 	}
 	headers := make([]*Header, len(paths))
-	left := budget{maxHeader, maxKept}
+	left := NewBudget()
 	for i, p := range paths {
-		if headers[i], err = openOne(p, &left); err != nil {
+		if headers[i], err = openOne(p, left); err != nil {
 			return nil, err
 		}
 	}
 	return headers, nil
 }
 
-func openOne(path string, left *budget) (*Header, error) {
+func openOne(path string, left *Budget) (*Header, error) {
 	f, size, err := input.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	h, err := parse(f, size, left)
+	h, err := left.Parse(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

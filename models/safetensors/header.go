@@ -51,6 +51,12 @@ func (e *Entry) elements() (int64, bool) {
 	return n, true
 }
 
+// Elements is how many values the tensor has.
+func (e *Entry) Elements() int64 {
+	n, _ := e.elements()
+	return n
+}
+
 // check holds an entry against the format and against the bytes that there are.
 func (e *Entry) check(name string, data int64) error {
 	if len(e.Offsets) != 2 || e.Shape == nil || e.DType == "" {
@@ -86,22 +92,37 @@ func ReadHeader(r io.Reader, total int64) (map[string]Entry, int64, error) {
 	if _, err := io.ReadFull(r, text); err != nil {
 		return nil, 0, fmt.Errorf("its header: %w", err)
 	}
-	limits := input.Limits{Bytes: maxHeader, Depth: 8, Values: 2_000_000}
-	if err := limits.JSON(string(text)); err != nil {
-		return nil, 0, fmt.Errorf("its header: %w", err)
+	raw, err := rawEntries(text)
+	if err != nil {
+		return nil, 0, fmt.Errorf("its header%w", err)
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, 0, fmt.Errorf("its header is not JSON: %w", err)
-	}
-	delete(raw, "__metadata__")
 	entries, err := readEntries(raw, total-int64(n)-8)
 	return entries, int64(n) + 8, err
 }
 
-// readEntries reads what the header says of tensors in data bytes, which they
-// have to fill without gaps and without sharing any.
-func readEntries(raw map[string]json.RawMessage, data int64) (map[string]Entry, error) {
+func rawEntries(text []byte) (raw map[string]json.RawMessage, err error) {
+	limits := input.Limits{Bytes: maxHeader, Depth: 8, Values: 2_000_000}
+	if err := limits.JSON(string(text)); err != nil {
+		return nil, fmt.Errorf(": %w", err)
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf(" is not JSON: %w", err)
+	}
+	delete(raw, "__metadata__")
+	return raw, nil
+}
+
+// ParseEntries reads entries of several files, without holding against anything where they lie.
+func ParseEntries(text []byte) (map[string]Entry, error) {
+	raw, err := rawEntries(text)
+	if err != nil {
+		return nil, fmt.Errorf("the table of tensors%w", err)
+	}
+	return checkedEntries(raw, math.MaxInt64)
+}
+
+// checkedEntries reads entries that lie anywhere in data bytes.
+func checkedEntries(raw map[string]json.RawMessage, data int64) (map[string]Entry, error) {
 	entries := make(map[string]Entry, len(raw))
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		var e Entry
@@ -112,6 +133,16 @@ func readEntries(raw map[string]json.RawMessage, data int64) (map[string]Entry, 
 			return nil, err
 		}
 		entries[name] = e
+	}
+	return entries, nil
+}
+
+// readEntries reads what the header says of tensors in data bytes, which they
+// have to fill without gaps and without sharing any.
+func readEntries(raw map[string]json.RawMessage, data int64) (map[string]Entry, error) {
+	entries, err := checkedEntries(raw, data)
+	if err != nil {
+		return nil, err
 	}
 	inOrder := slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
 		x, y := entries[a].Offsets, entries[b].Offsets
