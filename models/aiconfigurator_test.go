@@ -12,7 +12,7 @@ import (
 	"llmprof/models"
 )
 
-// A foreign config is one of aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0, model_configs): config.json as the hub
+// A foreign config is one of aiconfigurator-core 0.12.0 or of AISimulate 0.13.0 (NVIDIA, Apache-2.0, model_configs): config.json as the hub
 // has it and, of NVIDIA's own checkpoints, hf_quant_config.json.
 type foreign struct {
 	Name          string
@@ -88,7 +88,7 @@ func TestStoredBytesByHand(t *testing.T) {
 func TestConversionsOfDeepSeek(t *testing.T) {
 	params := map[string]int64{}
 	for _, c := range aiconfigurator(t) {
-		if strings.Contains(c.Name, "/DeepSeek-V4") {
+		if strings.Contains(c.Name, "/DeepSeek-V4-") {
 			m, err := models.Read(c.Name, []byte(c.Config))
 			testkit.Must(t, err)
 			params[c.Name] = m.Params()

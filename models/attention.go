@@ -153,7 +153,7 @@ func latentAttention(r *reader, _ kind) []Block {
 
 func (r *reader) latent() Block {
 	heads := r.size("num_attention_heads")
-	l := Latent{Rank: r.size("kv_lora_rank"), RopeDim: r.size("qk_rope_head_dim"), NopeDim: r.size("qk_nope_head_dim")}
+	l := Latent{Rank: r.size("kv_lora_rank"), RopeDim: r.countOr("qk_rope_head_dim", 0), NopeDim: r.size("qk_nope_head_dim")}
 	value := r.size("v_head_dim")
 	l.Expand = Linear{Name: "kv_b_proj", In: l.Rank, Out: heads * (l.NopeDim + value), Heads: heads}
 	key := l.NopeDim + l.RopeDim

@@ -3,6 +3,7 @@ package models
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -128,8 +129,9 @@ func (r *reader) layerKinds() (layers []Layer, order []int) {
 func (r *reader) kinds() []kind {
 	mixers := r.mixerNames()
 	kinds := make([]kind, len(mixers))
+	r.readOwn(len(mixers))
 	for i, name := range mixers {
-		k := kind{mixer: name, ffn: "mlp"}
+		k := kind{mixer: name, ffn: "mlp", own: r.ownOf[i]}
 		if r.plan.ffn != nil {
 			k.ffn = r.plan.ffn(r, i)
 		}
@@ -168,7 +170,29 @@ func (r *reader) mixerNames() []string {
 	return types
 }
 
+// readOwn reads per_layer_config of transformers 5: the fields of layers, by their numbers, that differ from the others.
+func (r *reader) readOwn(layers int) {
+	v := r.value("per_layer_config")
+	all, ok := v.(map[string]any)
+	if v != nil && !ok {
+		r.fail("per_layer_config is %s; want an object", kindOf(v))
+	}
+	r.own, r.ownOf = make(map[string]map[string]any), make(map[int]string)
+	for key, v := range all {
+		i, err := strconv.Atoi(key)
+		own, ok := v.(map[string]any)
+		if err != nil || i < 0 || i >= layers || !ok {
+			r.fail("per_layer_config has the entry %s (%s); want an object by the number of a layer", quote(key), kindOf(v))
+			return
+		}
+		r.ownOf[i] = fmt.Sprint(own) // in the order of the keys
+		r.own[r.ownOf[i]] = own
+	}
+}
+
 func (r *reader) layer(k kind) []Block {
+	r.layered = r.own[k.own]
+	defer func() { r.layered = nil }()
 	build, ok := r.mixers[k.mixer]
 	if !ok {
 		build, ok = attentions()[k.mixer]

@@ -40,7 +40,7 @@ func layeredGemmas() []family {
 			names:  map[string]string{"num_experts_per_tok": "top_k_experts", "num_experts": "num_experts"},
 			assume: `{"vocab_size_per_layer_input": 262144, "global_head_dim": 512, "vocab_size": 262144}`, norms: prePostNorm(), attn: perHead(),
 			mixers: map[string]mixer{full: globalAttention}, plan: layerPlan{mixer: fullEvery("", 6), alter: gemma4Layer}, finish: finishGemma4,
-			amend: lookupTable,
+			amend: amendGemma4,
 		},
 	}
 }
@@ -68,7 +68,7 @@ func gemma4Layer(r *reader, i int, k *kind) {
 // those of earlier layers.
 func sharesCache(r *reader, i int, k *kind) {
 	own := r.layers - r.countOr("num_kv_shared_layers", 0)
-	k.shared = own > 0 && i >= own
+	k.shared = own > 0 && i >= own || r.has("backbone_hidden_size") // a draft model, which reads the caches of another
 }
 
 // finishGemma3n adds the low-rank detour, the predictions of parallel streams
@@ -139,10 +139,12 @@ func amendGemma3n(r *reader, m *Model) {
 // globalAttention has wider heads, and may take its keys for values.
 func globalAttention(r *reader, k kind) []Block {
 	a := r.heads(k)
-	a.KeyDim = r.globalFigure("head_dim", "global_head_dim", a.KeyDim)
+	if r.layered["head_dim"] == nil {
+		a.KeyDim = r.sizeOr("global_head_dim", a.KeyDim)
+	}
 	sameKV := r.flag("attention_k_eq_v")
-	if sameKV {
-		a.KVHeads = r.globalFigure("num_key_value_heads", "num_global_key_value_heads", a.KVHeads)
+	if sameKV && r.layered["num_key_value_heads"] == nil {
+		a.KVHeads = r.sizeOr("num_global_key_value_heads", a.KVHeads)
 	}
 	r.divide(a.Heads, a.KVHeads, "num_attention_heads", "num_global_key_value_heads")
 	a.ValueDim = a.KeyDim
@@ -153,14 +155,19 @@ func globalAttention(r *reader, k kind) []Block {
 	return []Block{b}
 }
 
-// globalFigure reads a figure of the full layers, from per_layer_config where
-// transformers has written it there.
-func (r *reader) globalFigure(inner, outer string, def int) int {
-	layers, _ := r.value("per_layer_config").(map[string]any)
-	for _, v := range layers {
-		if object, ok := v.(map[string]any); ok && object[inner] != nil {
-			return r.whole(object[inner], "per_layer_config "+inner, 1, maxSize)
-		}
+// amendGemma4 adds the table of the layers' embeddings and, of a draft model, what leads from the model that it drafts for
+// and back to it.
+func amendGemma4(r *reader, m *Model) {
+	lookupTable(r, m)
+	if !r.has("backbone_hidden_size") {
+		return
 	}
-	return r.sizeOr(outer, def)
+	if r.flag("use_ordered_embeddings") {
+		r.fail("use_ordered_embeddings is true; a head that orders its tokens is not understood")
+	}
+	backbone := r.size("backbone_hidden_size")
+	m.Embedding.Project = append(m.Embedding.Project,
+		Linear{Name: "pre_projection", In: 2 * backbone, Out: r.hidden, Split: Replicated},
+		Linear{Name: "post_projection", In: r.hidden, Out: backbone, Split: Replicated})
+	m.Notes = append(m.Notes, "it is a draft model, which reads the caches of the model that it drafts for")
 }

@@ -2,7 +2,7 @@ package models
 
 // latents are the families with multi-head latent attention.
 func latents() []family {
-	mixers := map[string]mixer{full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention}
+	mixers := map[string]mixer{full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention, indexed: sparseLatentAttention}
 	deepseek := family{
 		assume: `{"first_k_dense_replace": 3, "n_shared_experts": 1}`,
 		attn:   biased(), moe: moeShape{shared: sharedCount}, mixers: mixers, plan: layerPlan{ffn: sparseAfterDense},
@@ -31,7 +31,7 @@ func gatedLatents() []family {
 	return []family{
 		{
 			types: []string{"hy_v4"}, assume: `{"first_k_dense_replace": 1}`, moe: moeShape{shared: sharedCount}, attn: biased(),
-			mixers: map[string]mixer{"deepseek_sparse_attention": gatedSparseLatent},
+			mixers: map[string]mixer{"deepseek_sparse_attention": gatedSparseLatent, indexed: gatedSparseLatent},
 			plan: layerPlan{
 				mixer: every("deepseek_sparse_attention"), ffn: sparseAfterDense,
 				alter: indexerOnce(func(_ *reader, i int) bool { return i == 0 || (i-1)%4 == 0 }),
@@ -40,7 +40,7 @@ func gatedLatents() []family {
 		},
 		{
 			types: []string{"axk2"}, assume: `{"first_k_dense_replace": 1}`, attn: biased(), moe: moeShape{shared: sharedCount},
-			mixers: map[string]mixer{"deepseek_sparse_attention": gatedLatent},
+			mixers: map[string]mixer{"deepseek_sparse_attention": gatedLatent, indexed: gatedLatent},
 			plan:   layerPlan{mixer: every("deepseek_sparse_attention"), ffn: sparseAfterDense}, finish: gatedNorms,
 		},
 	}

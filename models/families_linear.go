@@ -11,13 +11,8 @@ import (
 func linears() []family {
 	return []family{
 		{
-			types: []string{"kimi_linear"},
-			names: map[string]string{
-				"linear_num_heads": "linear_attn_config.num_heads|linear_num_heads", "linear_head_dim": "linear_attn_config.head_dim|linear_head_dim",
-				"linear_conv_kernel_dim": "linear_attn_config.short_conv_kernel_size|linear_conv_kernel_dim",
-				"num_experts_per_tok":    "num_experts_per_token|num_experts_per_tok",
-				"use_full_rank_gate":     "linear_attn_config.use_full_rank_gate|use_full_rank_gate",
-			},
+			types:  []string{"kimi_linear"},
+			names:  kimiNames(),
 			assume: `{"first_k_dense_replace": 1}`, attn: biased(), moe: moeShape{shared: sharedCount},
 			mixers: map[string]mixer{full: kimiLatent, linear: kimiDelta}, plan: layerPlan{mixer: kimiLayer, ffn: sparseAfterDense},
 			finish: latentExperts, amend: attentionResiduals,
@@ -62,6 +57,15 @@ func linears() []family {
 				}
 			},
 		},
+	}
+}
+
+func kimiNames() map[string]string {
+	return map[string]string{
+		"linear_num_heads": "linear_attn_config.num_heads|linear_num_heads", "linear_head_dim": "linear_attn_config.head_dim|linear_head_dim",
+		"linear_conv_kernel_dim": "linear_attn_config.short_conv_kernel_size|linear_conv_kernel_dim",
+		"num_experts_per_tok":    "num_experts_per_token|num_experts_per_tok",
+		"use_full_rank_gate":     "linear_attn_config.use_full_rank_gate|use_full_rank_gate",
 	}
 }
 

@@ -6,6 +6,7 @@ import "slices"
 func ling() family {
 	return family{
 		types:  []string{"bailing_moe", "bailing_moe_v2"},
+		names:  map[string]string{"num_experts_per_tok": "num_experts_per_tok|num_experts_per_token"},
 		assume: `{"first_k_dense_replace": 0, "moe_router_enable_shared_expert": true}`,
 		attn:   attentionShape{bias: "use_qkv_bias", outBias: "use_bias", norms: headNorms{on: "use_qk_norm"}},
 		moe:    moeShape{shared: sharedCount, correction: "moe_router_enable_expert_bias"},
@@ -17,7 +18,11 @@ func ling() family {
 func tuneLing(r *reader) {
 	architectures, _ := r.value("architectures").([]any)
 	if r.modelType != "bailing_moe" || slices.Contains(architectures, any("BailingMoeV2ForCausalLM")) {
-		for _, name := range []string{"use_qk_norm", "moe_router_enable_expert_bias"} {
+		silent := []string{"use_qk_norm", "moe_router_enable_expert_bias"}
+		if r.has("linear_num_heads") { // as transformers writes it, whose biases of experts are buffers
+			silent = silent[:1]
+		}
+		for _, name := range silent {
 			if _, _, stated := r.look(name); !stated {
 				r.set(name, true)
 			}
@@ -74,10 +79,11 @@ func lingLightning(r *reader, k kind) []Block {
 
 // lingDelta is the delta rule of Kimi Linear with projections of full rank.
 func lingDelta(r *reader, k kind) []Block {
-	if !r.flag("no_kda_lora") {
+	if !r.flag("no_kda_lora") && !r.has("linear_num_heads") {
 		r.fail("no_kda_lora is not true; projections of low rank are not understood here")
 	}
 	a := r.heads(k)
+	a.KeyDim = r.sizeOr("linear_head_dim", a.KeyDim)
 	inner := a.Heads * a.KeyDim
 	s := Scan{
 		Kind: GatedDelta, Heads: a.Heads, HeadDim: a.KeyDim, StateDim: a.KeyDim, Groups: a.Heads,
@@ -95,6 +101,9 @@ func lingLatent(r *reader, _ kind) []Block {
 	}
 	switch gate := r.text("gated_attention_proj_granularity_type"); gate {
 	case "":
+		if r.has("linear_num_heads") { // transformers states no more
+			b.In = append(b.In, Linear{Name: "g_proj", In: r.hidden, Out: b.Attention.Heads, Heads: b.Attention.Heads})
+		}
 	case "head_wise":
 		b.In = append(b.In, Linear{Name: "g_proj", In: r.hidden, Out: b.Attention.Heads, Heads: b.Attention.Heads})
 	default:

@@ -84,7 +84,7 @@ func normedLlamas() []family {
 func ungatedLlamas() []family {
 	return []family{
 		{types: []string{"arcee"}, attn: biased(), ffn: ffnShape{ungated: true, bias: "mlp_bias"}},
-		{types: []string{"apertus"}, attn: perHead(), ffn: ffnShape{ungated: true}, finish: perLayer(2)},
+		{types: []string{"apertus", "apertus1p5_text"}, attn: perHead(), ffn: ffnShape{ungated: true}, finish: perLayer(2)},
 		{
 			types: []string{"nanochat"}, norms: preNorm(weightless),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, shape: weightless}},

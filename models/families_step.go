@@ -51,7 +51,7 @@ func factorizedAttention(r *reader, k kind) []Block {
 
 // tuneStep reads the switches, and cuts the lists that go on over the draft layers.
 func tuneStep(r *reader) {
-	if r.flag("use_head_wise_attn_gate") {
+	if _, stated := r.dig("use_head_wise_attn_gate"); !stated || r.flag("use_head_wise_attn_gate") {
 		r.attn.gate = headGate
 	}
 	if impl := r.text("att_impl_type"); impl != "" && impl != "GQA" {
@@ -115,8 +115,8 @@ func stepLayer(r *reader, i int, k *kind) {
 			if dim := r.sizeOr(other+".head_dim", r.size("head_dim")); dim != r.size("head_dim") {
 				r.fail("%s.head_dim is %d and head_dim %d; one dimension for all layers is understood", other, dim, r.size("head_dim"))
 			}
-		default:
-			r.fail("%s is missing; want the query heads of the sliding layers, which are not those of the others", other)
+		case i < 4:
+			r.note("the config does not state the query heads of the sliding layers (" + other + "): those of the others are taken")
 		}
 	}
 	if factors := r.list("partial_rotary_factors"); len(factors) > 0 {

@@ -1,9 +1,7 @@
 package models
 
 import (
-	_ "embed" // the defaults are embedded
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -14,7 +12,7 @@ import (
 type family struct {
 	types  []string          // values of model_type, the first one naming the family
 	names  map[string]string // the family's own names of fields, alternatives split by |, by their common names
-	assume string            // JSON, by common names: what transformers takes for fields left out that defaults.json lacks; "" for none
+	assume string            // JSON, by common names: what transformers takes for fields left out that fields.json lacks; "" for none
 	embed  embedShape
 	norms  normPlan // RMSNorms before each block where none are named
 	attn   attentionShape
@@ -52,6 +50,8 @@ type kind struct {
 	shared  bool   // reads the cache of an earlier layer
 	follows bool   // reads the keys that an earlier layer's indexer picked
 	first   bool   // lacks what later layers take from the one before
+	looped  bool   // runs several times
+	own     string // what per_layer_config says of it
 	heads   int    // query heads; this and the counts below are 0 where all layers have the config's
 	kv      int    // KV heads
 	width   int    // width of the feed-forward
@@ -226,34 +226,19 @@ var families = sync.OnceValue(func() []family {
 	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(),
 		layeredGemmas(),
 		plainMoE(), sharedMoE(), mixedMoE(), latents(), gatedLatents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
-		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), compressed(), []family{step(), step3(), ling()}, lingHybrids())
+		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), compressed(), []family{step(), step3(), ling()}, lingHybrids(),
+		autumn2026(), inkling2())
 })
-
-// defaultsJSON has on a line for each model_type what the configuration classes of transformers 5.17
-// assume of the fields that are read here.
-//
-//go:embed defaults.json
-var defaultsJSON string
-
-// classOf is what defaultsJSON has of a model_type; it is empty where that has no class.
-func classOf(modelType string) string {
-	_, rest, ok := strings.Cut(defaultsJSON, "\n  \""+modelType+"\": ")
-	if !ok || strings.Contains(modelType, `"`) {
-		return ""
-	}
-	line, _, _ := strings.Cut(rest, "\n")
-	return strings.TrimSuffix(line, ",")
-}
 
 // classDefaults is what a class assumes of fields that a config leaves out. A
 // decoder inside a wrapper is written as its difference from these, so there
 // they all hold; a config of its own must state its main sizes.
 func classDefaults(d decoder) (map[string]any, error) {
-	text := classOf(d.modelType)
-	if text == "" {
+	text := fieldTable().Classes[d.modelType]
+	if text == nil {
 		return nil, nil
 	}
-	class, err := parseConfig([]byte(text))
+	class, err := parseConfig(text)
 	if err != nil {
 		return nil, err
 	}
@@ -278,23 +263,4 @@ func mainSize(field string) bool {
 		return true
 	}
 	return false
-}
-
-// unread says of families that exist which of their parts is not understood.
-func unread(modelType string) string {
-	switch modelType {
-	case "blt":
-		return "its bytes are grouped into patches by a model of their own (patcher_config), and only the patches go through the large layers"
-	case "hrm_text":
-		return "its two modules run in cycles (H_cycles, L_cycles), which is not understood"
-	case "qwen4_exp", "qwen4_exp_text":
-		return "its tables of n-grams (ngram_size) and its indexer of compressed keys (indexer_compress_ratio) are not understood"
-	case "bert", "roberta", "xlm-roberta", "electra", "deberta", "deberta-v2", "distilbert", "albert", "modernbert":
-		return "it is an encoder; decoders are read"
-	case "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "whisper", "marian", "m2m_100", "blenderbot", "fsmt", "led", "t5gemma":
-		return "it is an encoder with a decoder; decoders alone are read"
-	case "xlnet", "reformer", "transfo-xl", "prophetnet", "xlm", "rwkv5", "rwkv6", "rwkv7":
-		return "its layers are not understood"
-	}
-	return ""
 }

@@ -23,6 +23,8 @@ type fields struct {
 	names  map[string][]string // names of the family's own, by the common name
 	err    error
 
+	layered map[string]any // what per_layer_config says of the layer that is built
+
 	asked   map[string]bool // fields of the config that were looked up
 	beside  reads
 	lenient bool     // a field that is not understood is left out of account
@@ -51,6 +53,11 @@ func (f *fields) look(name string) (v any, as string, found bool) {
 	f.ask(name)
 	if v, found := f.stated[name]; found {
 		return v, f.name(name), true
+	}
+	for _, as := range append([]string{name}, f.names[name]...) {
+		if v, found := f.layered[as]; found {
+			return v, "per_layer_config " + as, true
+		}
 	}
 	for _, as := range f.names[name] {
 		if v, found := f.dig(as); found {

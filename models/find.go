@@ -14,6 +14,7 @@ type decoder struct {
 	config    map[string]any
 	modelType string
 	nested    bool // found inside a wrapper
+	alone     bool // The class that the config names is the decoder's.
 	notes     []string
 }
 
@@ -36,6 +37,14 @@ func towers() [][2]string {
 	}
 }
 
+// towerFields are the fields of towers.
+func towerFields() (fields []string) {
+	for _, t := range towers() {
+		fields = append(fields, t[0])
+	}
+	return fields
+}
+
 // findDecoder goes down to the text decoder of a multimodal config.
 func findDecoder(object map[string]any) (decoder, error) {
 	d := decoder{config: object}
@@ -54,6 +63,7 @@ func findDecoder(object map[string]any) (decoder, error) {
 		d.config, d.nested = inherit(config, object), true
 		break
 	}
+	d.alone = d.nested && decoderAlone(object)
 	modelType, ok := d.config["model_type"]
 	if !ok {
 		return d, d.name()
@@ -73,15 +83,30 @@ func findDecoder(object map[string]any) (decoder, error) {
 	return d, nil
 }
 
+// decoderAlone reports whether a multimodal config names a class that is of its decoder.
+func decoderAlone(object map[string]any) bool {
+	classes, _ := object["architectures"].([]any)
+	if len(classes) == 0 {
+		return false
+	}
+	class, _ := classes[0].(string)
+	_, _, known := familyOfClass(class)
+	return known
+}
+
 // inherit adds to a nested config what only the wrapper may state of it.
 func inherit(inner, outer map[string]any) map[string]any {
 	merged := make(map[string]any, len(inner)+4)
-	for _, key := range []string{"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config"} {
+	for _, key := range []string{"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config", "backbone_hidden_size",
+		"use_ordered_embeddings"} {
 		if v, ok := outer[key]; ok {
 			merged[key] = v
 		}
 	}
 	maps.Copy(merged, inner)
+	if version, _ := outer["transformers_version"].(string); version >= "5" && outer["tie_word_embeddings"] != nil {
+		merged["tie_word_embeddings"] = outer["tie_word_embeddings"] // Since version 5 the whole decides.
+	}
 	if _, ok := merged["model_type"]; !ok {
 		if v, ok := outer["model_type"]; ok {
 			merged["model_type"] = v
@@ -99,13 +124,9 @@ func (d *decoder) name() error {
 	}
 	if classes, ok := d.config["architectures"].([]any); ok && len(classes) > 0 {
 		class, _ := classes[0].(string)
-		for _, f := range families() {
-			for _, t := range f.types {
-				if strings.EqualFold(strings.ReplaceAll(t, "_", "")+"ForCausalLM", class) {
-					d.modelType = t
-					return nil
-				}
-			}
+		if _, t, ok := familyOfClass(class); ok {
+			d.modelType = t
+			return nil
 		}
 		return fmt.Errorf("model_type is missing and the class %s is not known", quote(class))
 	}
@@ -115,15 +136,49 @@ func (d *decoder) name() error {
 	return fmt.Errorf("model_type is missing; want the family's name, such as \"llama\"")
 }
 
-func findFamily(d decoder) (family, error) {
+// byClass finds the family of a config whose model_type is not known by the class that it names, unless that comes with
+// the checkpoint.
+func (d *decoder) byClass() (family, bool) {
+	if d.config["auto_map"] != nil {
+		return family{}, false
+	}
+	classes, _ := d.config["architectures"].([]any)
+	for _, c := range classes {
+		class, _ := c.(string)
+		if f, name, ok := familyOfClass(class); ok {
+			d.notes = append(d.notes, fmt.Sprintf("model_type %s is not known; its class %s is that of %s", quote(d.modelType), class, name))
+			d.modelType = name
+			return f, true
+		}
+	}
+	return family{}, false
+}
+
+// familyOfClass finds the family that a class of transformers is named after, and the model_type.
+func familyOfClass(class string) (f family, modelType string, ok bool) {
+	plain := strings.NewReplacer("_", "", "-", "")
+	for _, f := range families() {
+		for _, t := range f.types {
+			if strings.EqualFold(plain.Replace(t)+"ForCausalLM", plain.Replace(class)) {
+				return f, t, true
+			}
+		}
+	}
+	return family{}, "", false
+}
+
+func findFamily(d *decoder) (family, error) {
 	all := families()
 	for _, f := range all {
 		if slices.Contains(f.types, d.modelType) {
 			return f, nil
 		}
 	}
-	if why := unread(d.modelType); why != "" {
+	if why := fieldTable().Unread[d.modelType]; why != "" {
 		return family{}, fmt.Errorf("model_type %s is not read: %s", quote(d.modelType), why)
+	}
+	if f, ok := d.byClass(); ok {
+		return f, nil
 	}
 	err := fmt.Errorf("model_type %s is not known", quote(d.modelType))
 	var types []string

@@ -11,6 +11,7 @@ const (
 	sliding = "sliding_attention"
 	chunked = "chunked_attention"
 	linear  = "linear_attention"
+	indexed = "indexed_attention"
 )
 
 // choose is the kind of a layer of which a condition holds or not.

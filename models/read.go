@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -97,7 +98,7 @@ func readModel(object map[string]any, lenient bool, beside reads) (*Model, error
 	if err != nil {
 		return nil, err
 	}
-	f, err := findFamily(d)
+	f, err := findFamily(&d)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +115,9 @@ func readModel(object map[string]any, lenient bool, beside reads) (*Model, error
 		return nil, fmt.Errorf("%s: %w", d.modelType, err)
 	}
 	m.Notes = append(append(d.notes, m.Notes...), r.left...)
+	if params, known := towerParams(object, m.Hidden); known && !d.alone {
+		m.countTowers(params)
+	}
 	return m, nil
 }
 
@@ -128,6 +132,8 @@ type reader struct {
 	notes     []string
 	lists     map[string][]string // lists that were read before, by name
 	numbers   map[string][]int
+	own       map[string]map[string]any // entries of per_layer_config
+	ownOf     map[int]string            // which of them is of a layer
 }
 
 func newReader(f family, d decoder) (*reader, error) {
@@ -181,6 +187,13 @@ func commonNames() map[string]string {
 		"num_experts_per_tok":     "num_experts_per_tok|moe_topk|moe_k",
 		"dtype":                   "dtype|torch_dtype",
 		"rope_parameters":         "rope_parameters|rope_scaling",
+	}
+}
+
+// note says once what the shape takes for granted.
+func (r *reader) note(text string) {
+	if !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
 	}
 }
 

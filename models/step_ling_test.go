@@ -176,7 +176,6 @@ func TestStepAndLingRefused(t *testing.T) {
 		name, want string
 		fields     map[string]any
 	}{
-		{"step-3.5-flash", "attention_other_setting is missing", map[string]any{"attention_other_setting": nil}},
 		{"step-3.5-flash", "moe_layers_enum is missing", map[string]any{"moe_layers_enum": nil}},
 		{"step-3.5-flash", `moe_layers_enum holds "x"`, map[string]any{"moe_layers_enum": "3,x"}},
 		{"step-3.5-flash", `att_impl_type is "MFA"`, map[string]any{"att_impl_type": "MFA"}},

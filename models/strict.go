@@ -16,11 +16,11 @@ func (r *reader) refuseUnread() {
 	if r.beside.table {
 		return
 	}
-	harmless, idle := harmlessFields(), idleFields()
+	known := fieldTable()
 	var unread []string
 	for _, field := range slices.Sorted(maps.Keys(r.config)) {
 		v := r.config[field]
-		if r.asked[field] || silent(v) || harmless[field] || slices.Contains(idle[field], r.types[0]) || r.repeats(field) {
+		if r.asked[field] || silent(v) || known.harmless[field] || slices.Contains(known.Idle[field], r.types[0]) || r.repeats(field) {
 			continue
 		}
 		unread = append(unread, short(field)+" ("+kindOf(v)+")")
@@ -102,36 +102,35 @@ func (r *reader) knownWindow() {
 	}
 }
 
-// harmlessFields say neither how large a matrix is nor what is computed with it: names, tokens,
-// training, scales, bases of rotary positions, which experts are chosen, text generation, towers
-// that a note names.
-var harmlessFields = sync.OnceValue(func() map[string]bool {
-	known := make(map[string]bool)
-	for field := range strings.FieldsSeq(harmlessText) {
-		known[field] = true
+// A fieldKnowledge is what is known of fields and model types beside what families read.
+type fieldKnowledge struct {
+	// Harmless fields say neither how large a matrix is nor what is computed with it: names, tokens, training, scales, bases of
+	// rotary positions, which experts are chosen, text generation.
+	Harmless []string
+	// Idle fields are sizes and switches that some families read and that the code of these families leaves aside, or that
+	// say in another way what was read.
+	Idle map[string][]string
+	// Unread says of model types that exist which of their parts is not understood.
+	Unread map[string]string
+	// Classes are what the configuration classes of transformers assume of the fields that are read here.
+	Classes map[string]json.RawMessage
+	// Towers and Projectors are formulas of the parameters of towers, by their own model types, and of what projects them to
+	// the decoder, by the model types of the whole.
+	Towers, Projectors map[string]string
+
+	harmless map[string]bool // with towers, which notes name, and wrappers
+}
+
+//go:embed fields.json
+var fieldsJSON []byte
+
+var fieldTable = sync.OnceValue(func() *fieldKnowledge {
+	t := &fieldKnowledge{harmless: make(map[string]bool)}
+	if err := json.Unmarshal(fieldsJSON, t); err != nil {
+		panic(err) // a file of this package
 	}
-	for _, t := range towers() {
-		known[t[0]] = true
+	for _, field := range slices.Concat(t.Harmless, towerFields(), wrapped()) {
+		t.harmless[field] = true
 	}
-	for _, path := range wrapped() {
-		known[path] = true
-	}
-	return known
+	return t
 })
-
-//go:embed harmless_fields.txt
-var harmlessText string
-
-// idleFields are sizes and switches that some families read and that the code of these families leaves
-// aside, or that say in another way what was read.
-var idleFields = sync.OnceValue(func() map[string][]string {
-	idle := make(map[string][]string)
-	for line := range strings.Lines(strings.TrimSpace(idleText)) {
-		field, families, _ := strings.Cut(line, ":")
-		idle[strings.TrimSpace(field)] = strings.Fields(families)
-	}
-	return idle
-})
-
-//go:embed idle_fields.txt
-var idleText string

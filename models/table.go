@@ -167,7 +167,9 @@ func (e *entry) build() (*Model, error) {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}
 	m.Source = e.Source
-	m.countTowers(e.Towers)
+	if e.Towers > 0 {
+		m.countTowers(e.Towers)
+	}
 	if err := e.reproduce(m.Params()); err != nil {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}

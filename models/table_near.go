@@ -16,7 +16,7 @@ import (
 // that it is near to.
 func (t *Table) unknown(name string) error {
 	first, _, _ := strings.Cut(strings.ToLower(name), "-")
-	if why := unread(first); why != "" {
+	if why := fieldTable().Unread[first]; why != "" {
 		return spelling.Unknown("unknown model %.80q: %s", name, why)
 	}
 	near := t.near(name)

@@ -1,0 +1,246 @@
+package models
+
+import "slices"
+
+// autumn2026 are families that transformers got in the autumn of 2026, and that arrange what others have.
+func autumn2026() []family {
+	normed := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
+	gated := normed
+	gated.gate = plainGate
+	plain := gated
+	plain.norms = headNorms{}
+	return []family{
+		{
+			types: []string{"beam"}, norms: prePostNorm(), attn: gated,
+			plan: layerPlan{mixer: fullEvery("", 6), ffn: sparseAfterDense, alter: unrotatedFull},
+			finish: func(_ *reader, _ kind, b []Block) []Block { // a bias a head of the gate
+				b[0].Extra += int64(b[0].Attention.Heads)
+				return b
+			},
+		},
+		{types: []string{"muse_glimmer_text"}, norms: prePostNorm(), attn: plain, plan: layerPlan{mixer: fullEvery("", 4), alter: unrotatedFull}},
+		{
+			types: []string{"flint"}, attn: withSinks(normed), moe: moeShape{shared: sharedWidth},
+			plan: layerPlan{mixer: listedTypes, ffn: sparseStep, alter: unrotatedFull},
+		},
+		{
+			types: []string{"kolibri1"}, norms: prePostNorm(), attn: normed, moe: moeShape{shared: sharedWidth},
+			plan: layerPlan{mixer: fullEvery("", 5), ffn: every("moe"), alter: unrotatedFull},
+		},
+		{
+			types: []string{"lara_mini"}, assume: tied, attn: normed, moe: moeShape{shared: sharedWidth},
+			mixers: map[string]mixer{linear: gatedDelta}, plan: layerPlan{mixer: listedTypes, ffn: every("moe"), alter: unrotatedFull},
+		},
+		{
+			types: []string{"lfm3"}, assume: tied, attn: normed, mixers: map[string]mixer{"conv": shortConv}, plan: layerPlan{mixer: listedTypes},
+			tune: func(r *reader) {
+				if r.flag("use_sandwich_norm") {
+					r.norms = prePostNorm()
+				}
+				if r.flag("use_attention_gate") {
+					r.attn.gate = headGate
+				}
+			},
+		},
+		dory(), dotsNote(), glmNext(),
+	}
+}
+
+// listedTypes is of families that list the types of their layers.
+func listedTypes(r *reader, _ int) string {
+	r.fail("layer_types is missing; want the type of each layer")
+	return full
+}
+
+// dory has no weights in its norms, scales instead, and runs its middle layers several times (nGPT, arXiv:2410.01131).
+func dory() family {
+	return family{
+		types: []string{"dory"}, norms: normPlan{
+			shape: weightless, mixer: []string{"input_layernorm", "post_attention_layernorm"},
+			ffn: []string{"pre_feedforward_layernorm", "post_feedforward_layernorm"},
+		},
+		attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, shape: weightless}, gate: plainGate},
+		ffn:  ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullEvery("", 4)}, tune: tuneDory,
+		finish: func(r *reader, k kind, b []Block) []Block {
+			b[0].Extra += int64(r.hidden) + 2*int64(b[0].Attention.Heads*b[0].Attention.KeyDim)
+			b[1].Extra += int64(r.hidden) + 2*int64(r.width(k))
+			return b
+		},
+		amend: func(r *reader, m *Model) {
+			m.Embedding.Extra += int64(m.Vocab) // a scale of each logit
+			begin := r.countOr("n_input_layers", 0)
+			end := r.layers - r.countOr("n_output_layers", 0)
+			if n := r.countOr("n_recurrent_layers", end-begin); begin > end || n != end-begin {
+				r.fail("n_input_layers, n_recurrent_layers and n_output_layers do not make the %d layers", r.layers)
+				return
+			}
+			r.repeat(m, begin, end, r.sizeOr("n_recurrent_loops", 1))
+			if r.text("recurrent_kv_cache_mode") == "last_loop" {
+				r.fail("recurrent_kv_cache_mode is \"last_loop\"; a cache for each loop is understood")
+			}
+		},
+	}
+}
+
+// tuneDory joins attention and feed-forward, which published configs count as layers of their own.
+func tuneDory(r *reader) {
+	types := r.list("layer_types")
+	if !slices.Contains(types, any("mlp")) {
+		return
+	}
+	r.set("layer_types", slices.DeleteFunc(slices.Clone(types), func(v any) bool { return v == "mlp" }))
+	for _, name := range []string{"num_hidden_layers", "n_input_layers", "n_recurrent_layers", "n_output_layers"} {
+		if r.has(name) {
+			r.set(name, asNumber(r.countOr(name, 0)/2))
+		}
+	}
+}
+
+// maxPasses is the most often that layers run.
+const maxPasses = 64
+
+// repeat runs the layers from begin to end several times: later passes have caches, and the weights of the first.
+func (r *reader) repeat(m *Model, begin, end, passes int) {
+	if begin < 0 || begin > end || end > len(m.Order) || passes > maxPasses {
+		r.fail("layers %d to %d of %d are to run %d times; want layers that there are, and at most %d passes", begin, end, len(m.Order), passes,
+			maxPasses)
+		return
+	}
+	again := make(map[int]int)
+	var order []int
+	for range passes - 1 {
+		for _, kind := range m.Order[begin:end] {
+			at, known := again[kind]
+			if !known {
+				at = len(m.Layers)
+				again[kind] = at
+				l := m.Layers[kind].clone()
+				l.Count = 0
+				for i := range l.Blocks {
+					l.Blocks[i].Reused = true
+				}
+				m.Layers = append(m.Layers, l)
+			}
+			m.Layers[at].Count++
+			order = append(order, at)
+		}
+	}
+	m.Order = slices.Concat(m.Order[:end], order, m.Order[end:])
+}
+
+// dotsNote has latent attention in all layers: to the keys that an indexer picks, or within a window and in other sizes.
+func dotsNote() family {
+	note := func(r *reader, b Block) []Block {
+		a := b.Attention
+		b.In = append(b.In, Linear{Name: "g_proj", In: r.hidden, Out: a.Heads, Heads: a.Heads})
+		b.Norms = append(b.Norms, scaleOnly.norm("k_rope_only_layernorm", a.Latent.RopeDim, 1))
+		return []Block{b}
+	}
+	return family{
+		types: []string{"dots3_note_text"},
+		names: map[string]string{"shared_expert_intermediate_size": "shared_experts_intermediate_size|moe_shared_expert_intermediate_size"},
+		attn:  biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{shared: sharedWidth},
+		mixers: map[string]mixer{
+			indexed: func(r *reader, k kind) []Block { return note(r, sparseLatentAttention(r, k)[0]) },
+			sliding: func(r *reader, _ kind) []Block {
+				b := r.latent()
+				b.Attention.Window = r.size("sliding_window")
+				return note(r, b)
+			},
+		},
+		plan: layerPlan{
+			mixer: func(_ *reader, i int) string { return choose(i < 2 || i%4 == 1, indexed, sliding) }, ffn: sparseAfterDense,
+		},
+	}
+}
+
+// glmNext is GLM-5.3-Flash: Kimi's delta rule beside sparse latent attention whose indexer pools keys, in parallel streams.
+func glmNext() family {
+	return family{
+		types: []string{"glm5_next_text"}, names: kimiNames(), attn: biased(), moe: moeShape{shared: sharedCount},
+		mixers: map[string]mixer{linear: kimiDelta, indexed: pooledLatent, "deepseek_sparse_attention": pooledLatent},
+		plan: layerPlan{
+			mixer: listedTypes, ffn: sparseAfterDense, alter: indexerOnce(func(*reader, int) bool { return true }),
+		},
+		finish: manifoldConnections,
+		amend: func(_ *reader, m *Model) {
+			m.Notes = append(m.Notes, "the keys of its indexer are counted one a token, though they stand for several (index_kpool)")
+		},
+	}
+}
+
+// pooledLatent is sparse latent attention with weights by which the indexer's keys are pooled.
+func pooledLatent(r *reader, k kind) []Block {
+	blocks := sparseLatentAttention(r, k)
+	if b := &blocks[0]; b.Attention.Indexer.Heads > 0 {
+		dim := b.Attention.Indexer.Dim
+		b.In = append(b.In, Linear{Name: "indexer.index_kpool_compress_gate", In: r.hidden, Out: dim, Split: Replicated})
+		b.Extra += r.product("the places of pooled keys", r.size("index_kpool"), dim)
+	}
+	return blocks
+}
+
+// inkling2 reads each input of its blocks from the sums of earlier groups of layers, by a learned query.
+func inkling2() []family {
+	f := family{
+		types: []string{"inkling2_text"}, norms: noNorms(), embed: embedShape{norms: []string{"embed_norm"}},
+		names: map[string]string{"sliding_window": "sliding_window_size"}, assume: `{"conv_kernel_size": 4}`,
+		mixers: map[string]mixer{"hybrid": inkling2Attention, "hybrid_sliding": inkling2Attention},
+		plan: layerPlan{mixer: inklingLayer, ffn: every("moe"), alter: func(r *reader, i int, k *kind) {
+			k.first = i == 0
+			k.looped = i >= r.countOr("loop_layer_index_start", 0) && i < r.countOr("loop_layer_index_end", 0)
+		}},
+		finish: finishInkling2, amend: amendInkling2,
+	}
+	return []family{f, f.like("inkling2_loop_text", nil)}
+}
+
+// inkling2Attention is relative attention with scaled heads, a gate and a sink that depends on the token. Where it sees
+// the whole context, its queries, keys and values have inputs of their own, and the convolutions depend on the token too.
+func inkling2Attention(r *reader, k kind) []Block {
+	blocks := relativeAttention(r, k)
+	b := &blocks[0]
+	a, rel, kernel := b.Attention, r.size("d_rel"), r.size("conv_kernel_size")
+	b.In = append(b.In,
+		Linear{Name: "gate_proj", In: r.hidden, Out: a.Heads * a.ValueDim, Heads: a.Heads},
+		Linear{Name: "sink_proj", In: r.hidden, Out: a.Heads, Heads: a.Heads})
+	b.Extra += int64(a.Heads * (a.KeyDim + rel))
+	inputs := 1
+	if k.mixer == "hybrid" {
+		inputs = 3
+		b.In = append(b.In, Linear{Name: "sconv.weight_proj", In: r.hidden, Out: kernel * a.KVHeads, Times: 2, Split: Replicated})
+	}
+	b.Norms = append(b.Norms, scaleOnly.norm("input_layernorm", inputs*r.hidden, 1))
+	if !k.first {
+		b.Extra += int64(inputs * r.hidden)
+	}
+	return blocks
+}
+
+func finishInkling2(r *reader, k kind, b []Block) []Block {
+	for i := range b {
+		b[i].Extra += r.product("the convolution of a block", r.hidden, r.size("conv_kernel_size"))
+	}
+	b[1].Extra += int64(r.hidden)
+	b[1].Norms = append(b[1].Norms, scaleOnly.norm("post_attention_layernorm", r.hidden, 1))
+	if !k.looped {
+		return b
+	}
+	rank := r.size("loop_gate_rank")
+	for i, gates := range []int{3, 1} { // of queries, keys and values, and of the experts
+		b[i].In = append(b[i].In,
+			Linear{Name: "message_gate_in", In: 2 * r.hidden, Out: rank, Times: gates, Split: Replicated},
+			Linear{Name: "message_gate_out", In: rank, Out: r.hidden, Times: 2 * gates, Split: Replicated})
+	}
+	return b
+}
+
+func amendInkling2(r *reader, m *Model) {
+	noteConvolutions(r, m)
+	m.Head.Out = r.sizeOr("unpadded_vocab_size", m.Vocab)
+	m.Embedding.Extra += int64(r.hidden) // the query of the last input
+	if begin, end := r.countOr("loop_layer_index_start", 0), r.countOr("loop_layer_index_end", 0); end > begin {
+		m.Embedding.Extra += r.product("the queries of messages", end-begin, 4, r.hidden)
+		r.repeat(m, begin, end, r.size("loop_num_passes"))
+	}
+}

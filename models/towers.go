@@ -1,0 +1,185 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// towerNames are the names that the formulas of towers have for fields, and the fields' own.
+var towerNames = map[string]string{
+	"h": "hidden_size", "i": "intermediate_size", "n": "num_hidden_layers|depth", "c": "num_channels|in_channels",
+	"p": "patch_size", "s": "image_size", "a": "num_attention_heads|num_heads", "o": "out_hidden_size|output_dim", "m": "spatial_merge_size",
+	"tp": "temporal_patch_size", "d": "d_model", "f": "encoder_ffn_dim", "mel": "num_mel_bins",
+	"vh": "vision_config.hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
+}
+
+// towerParams counts the parameters of the towers of a multimodal config, and of what projects them to the hidden size of the
+// decoder, by the formulas of the table. It reports false where one of them has none.
+func towerParams(object map[string]any, hidden int) (params int64, known bool) {
+	table := fieldTable()
+	wrapper, _ := object["model_type"].(string)
+	whole := map[string]any{"t": asNumber(hidden)}
+	for k, v := range object {
+		whole[k] = v
+	}
+	for _, t := range towers() {
+		tower, ok := object[t[0]].(map[string]any)
+		if !ok {
+			if v := object[t[0]]; v != nil && v != false {
+				return 0, false
+			}
+			continue
+		}
+		kind, _ := tower["model_type"].(string)
+		text, known := table.Towers[kind]
+		if !known {
+			return 0, false
+		}
+		filled := withDefaults(tower, kind)
+		whole[t[0]] = filled
+		n, err := evaluate(text, filled)
+		if err != nil {
+			return 0, false
+		}
+		params += n
+	}
+	text, known := table.Projectors[wrapper]
+	if !known {
+		return 0, false
+	}
+	n, err := evaluate(text, withDefaults(whole, wrapper))
+	return params + n, err == nil && params+n > 0
+}
+
+// withDefaults adds to a config what its class assumes.
+func withDefaults(config map[string]any, modelType string) map[string]any {
+	all := make(map[string]any, len(config))
+	if class, err := parseConfig(fieldTable().Classes[modelType]); err == nil {
+		all = class
+	}
+	for k, v := range config {
+		all[k] = v
+	}
+	return all
+}
+
+// A formula is a sum of products of whole numbers and fields. A field that is a list counts as its first entry and, with a #
+// behind its name, as its length; true counts as 1.
+type formula struct {
+	text   string
+	fields map[string]any
+	err    error
+}
+
+// evaluate is the value of a formula, which no field can make larger than a model.
+func evaluate(text string, fields map[string]any) (int64, error) {
+	f := formula{text: text, fields: fields}
+	v := f.sum()
+	switch {
+	case f.err != nil:
+		return 0, f.err
+	case f.text != "":
+		return 0, fmt.Errorf("the formula has %q left", short(f.text))
+	case !(v >= 0 && v <= maxParams):
+		return 0, fmt.Errorf("the formula makes %g", v)
+	}
+	return int64(v), nil
+}
+
+func (f *formula) next(characters string) byte {
+	f.text = strings.TrimLeft(f.text, " ")
+	if f.text == "" || !strings.ContainsRune(characters, rune(f.text[0])) {
+		return 0
+	}
+	c := f.text[0]
+	f.text = f.text[1:]
+	return c
+}
+
+func (f *formula) sum() float64 {
+	v := f.product()
+	for op := f.next("+-"); op != 0; op = f.next("+-") {
+		if w := f.product(); op == '+' {
+			v += w
+		} else {
+			v -= w
+		}
+	}
+	return v
+}
+
+func (f *formula) product() float64 {
+	v := f.value()
+	for op := f.next("*/"); op != 0; op = f.next("*/") {
+		switch w := f.value(); {
+		case op == '*':
+			v *= w
+		case w == 0:
+			f.err = errors.New("the formula divides by 0")
+		default:
+			v = float64(int64(v / w))
+		}
+	}
+	return v
+}
+
+func (f *formula) value() float64 {
+	if f.next("(") != 0 {
+		v := f.sum()
+		if f.next(")") == 0 && f.err == nil {
+			f.err = errors.New("the formula lacks a parenthesis")
+		}
+		return v
+	}
+	n := strings.IndexAny(f.text, " +-*/()")
+	if n < 0 {
+		n = len(f.text)
+	}
+	word := f.text[:n]
+	f.text = f.text[n:]
+	if v, err := strconv.Atoi(word); err == nil {
+		return float64(v)
+	}
+	name, length := strings.CutSuffix(word, "#")
+	for path := range strings.SplitSeq(name, "|") {
+		if own, ok := towerNames[path]; ok {
+			path = own
+		}
+		for as := range strings.SplitSeq(path, "|") {
+			if v, ok := dig(f.fields, as); ok && v != nil {
+				return f.number(v, length)
+			}
+		}
+	}
+	if !length && f.err == nil {
+		f.err = fmt.Errorf("%s is missing", quote(name))
+	}
+	return 0
+}
+
+// number is what a field counts as.
+func (f *formula) number(v any, length bool) float64 {
+	switch v := v.(type) {
+	case []any:
+		if length || len(v) == 0 {
+			return float64(len(v))
+		}
+		return f.number(v[0], false)
+	case bool:
+		if v {
+			return 1
+		}
+		return 0
+	case json.Number:
+		if n, err := v.Float64(); err == nil && n >= 0 && n <= maxSize {
+			return n
+		}
+	}
+	if f.err == nil {
+		f.err = fmt.Errorf("%s is no size", kindOf(v))
+	}
+	return 0
+}
