@@ -2,6 +2,8 @@ package models
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"llmprof/unit"
 )
@@ -51,6 +53,12 @@ func normParams(norms []Norm) int64 {
 func (m *Model) Params() int64 {
 	total, _ := m.params()
 	return total
+}
+
+// ParamsWithEncoders counts the parameters with those of towers of vision and audio, and reports whether these are known.
+func (m *Model) ParamsWithEncoders() (n int64, known bool) {
+	uncounted := slices.ContainsFunc(m.Notes, func(note string) bool { return strings.HasSuffix(note, uncountedTower) })
+	return m.Params() + m.Towers, !uncounted
 }
 
 // ActiveParams counts the parameters that one token takes part in: of the

@@ -45,13 +45,15 @@ func towerFields() (fields []string) {
 	return fields
 }
 
+// uncountedTower ends the note on a tower whose parameters are not known.
+const uncountedTower = ") is not counted"
+
 // findDecoder goes down to the text decoder of a multimodal config.
 func findDecoder(object map[string]any) (decoder, error) {
 	d := decoder{config: object}
 	for _, t := range towers() {
 		if v := object[t[0]]; v != nil && v != false {
-			note := "the " + t[1] + " (" + t[0] + ") is not counted"
-			d.notes = append(d.notes, note)
+			d.notes = append(d.notes, "the "+t[1]+" ("+t[0]+uncountedTower)
 		}
 	}
 	for _, path := range wrapped() {

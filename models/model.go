@@ -11,6 +11,7 @@ package models
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"llmprof/unit"
 )
@@ -280,6 +281,14 @@ type Stored struct {
 	Bytes   int64       // size of the checkpoint's tensors; 0 where their table was not read
 	KV      unit.Format // format of the KV cache that the checkpoint was calibrated for; NoFormat if it names none
 	unknown bool        // The config names a quantization that is not understood, and the tensors say what it takes.
+}
+
+// WithoutTowers is the model of which only the decoder is loaded.
+func (m *Model) WithoutTowers() *Model {
+	text := *m
+	text.Towers = 0
+	text.Notes = slices.DeleteFunc(slices.Clone(m.Notes), func(n string) bool { return strings.HasSuffix(n, countedTower) })
+	return &text
 }
 
 // Blocks yields the blocks of all kinds of layers, each with its kind.

@@ -60,14 +60,17 @@ func (r *reader) scaledRows() int {
 	return most
 }
 
+// countedTower ends the note on a tower whose parameters are known.
+const countedTower = ") counts in the memory of servers alone: the model is priced as text, without images and sound"
+
 // countTowers gives a model the parameters of its towers, and says so in place of the note that they are left out.
 func (m *Model) countTowers(params int64) {
 	if m.Towers = params; params == 0 {
 		return
 	}
 	for i, n := range m.Notes {
-		if strings.Contains(n, "tower") {
-			m.Notes[i] = strings.Replace(n, "is not counted", "counts in the memory of servers alone", 1)
+		if tower, ok := strings.CutSuffix(n, uncountedTower); ok {
+			m.Notes[i] = tower + countedTower
 		}
 	}
 }

@@ -163,5 +163,5 @@ func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Engine, q.EngineFlags)
 	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
 		"max-num-batched-tokens", "max-model-len",
-		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "lenient")
+		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient")
 }

@@ -73,6 +73,7 @@ func flagCases() map[string]struct {
 		"help":                   {"", "--help", ""},
 		// Flags of a server under load do not go with --batch: serving's TestEveryOptionCounts and simulate.txtar hold them.
 		"lenient":             {},
+		"language-model-only": {}, // of a model with towers: testdata/script/towers.txtar
 		"rate":                {},
 		"concurrency":         {},
 		"scheduler":           {},

@@ -74,7 +74,7 @@ func (a *app) simulate() *cobra.Command {
 		"power-limit", "clock",
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline",
 		"p2p", "no-p2p", "nvlink",
-		"lenient",
+		"language-model-only", "lenient",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
 		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",
 		"max-num-batched-tokens",

@@ -38,7 +38,7 @@ type Question struct {
 	Cap                         energy.Cap
 	Price                       unit.DollarsPerHour
 	Hardware, Calibration       string
-	Offline, Lenient            bool
+	Offline, Lenient, Text      bool
 	Given                       func(flag string) bool
 }
 
@@ -202,6 +202,12 @@ func (ans *Answer) load(ctx context.Context, from Sources) error {
 
 // settle makes the case once model and GPU are known, and finds the engine that runs it.
 func (ans *Answer) settle() (analytic.Engine, error) {
+	if ans.Q.Text {
+		if ans.Model.Towers == 0 {
+			return nil, Usage("--language-model-only: %s has no towers that count", ans.Model.Name)
+		}
+		ans.Model = ans.Model.WithoutTowers()
+	}
 	if err := ans.chooseScheme(); err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ func (q *Question) ModelFlags(f *pflag.FlagSet) {
 	Words(f, "act", FormatNames()...)
 	Words(f, "kv", FormatNames()...)
 	f.BoolVar(&q.Offline, "offline", false, "never use the network")
+	f.BoolVar(&q.Text, "language-model-only", false, "load no towers of vision and audio")
 	f.BoolVar(&q.Lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
 }
 

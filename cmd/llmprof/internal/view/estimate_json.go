@@ -49,6 +49,7 @@ type modelJSON struct {
 	Source       string      `json:"source"`
 	Family       string      `json:"family"`
 	ParamsTotal  int64       `json:"params_total"`
+	WithEncoders *int64      `json:"params_with_encoders"`
 	ParamsActive int64       `json:"params_active"`
 	Layers       int         `json:"layers"`
 	LayerKinds   []layerJSON `json:"layer_kinds"`
@@ -303,7 +304,7 @@ func (e *Estimate) decodeOf(j *EstimateDocument) {
 
 func modelOf(m *models.Model) modelJSON {
 	return modelJSON{
-		Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), ParamsActive: m.ActiveParams(),
+		Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), WithEncoders: withEncoders(m), ParamsActive: m.ActiveParams(),
 		Layers: m.NumLayers(), LayerKinds: kinds(m), MaxContext: OrNull(m.MaxContext),
 	}
 }

@@ -41,6 +41,7 @@ type ModelSummary struct {
 	Family       string      `json:"family"`
 	Source       string      `json:"source"`
 	ParamsTotal  int64       `json:"params_total"`
+	WithEncoders *int64      `json:"params_with_encoders"`
 	ParamsActive int64       `json:"params_active"`
 	Layers       int         `json:"layers"`
 	LayerKinds   []layerJSON `json:"layer_kinds"`
@@ -50,11 +51,19 @@ type ModelSummary struct {
 	Notes        []string    `json:"notes"`
 }
 
+// withEncoders counts the parameters with those of towers, null where these are not known.
+func withEncoders(m *models.Model) *int64 {
+	if n, known := m.ParamsWithEncoders(); known {
+		return &n
+	}
+	return nil
+}
+
 // SummarizeModel is the summary of a model.
 func SummarizeModel(m *models.Model) ModelSummary {
 	return ModelSummary{
-		Name: m.Name, Family: m.Family, Source: m.Source, ParamsTotal: m.Params(), ParamsActive: m.ActiveParams(),
-		Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat(m)),
+		Name: m.Name, Family: m.Family, Source: m.Source, ParamsTotal: m.Params(), WithEncoders: withEncoders(m),
+		ParamsActive: m.ActiveParams(), Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat(m)),
 		State: m.StateBytes(stateFormat), MaxContext: OrNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
 	}
 }
