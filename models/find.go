@@ -99,7 +99,7 @@ func decoderAlone(object map[string]any) bool {
 // inherit adds to a nested config what only the wrapper may state of it.
 func inherit(inner, outer map[string]any) map[string]any {
 	merged := make(map[string]any, len(inner)+4)
-	for _, key := range []string{"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config", "backbone_hidden_size",
+	for _, key := range []string{"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config", "quantization", "backbone_hidden_size",
 		"use_ordered_embeddings"} {
 		if v, ok := outer[key]; ok {
 			merged[key] = v
@@ -182,7 +182,7 @@ func findFamily(d *decoder) (family, error) {
 	if f, ok := d.byClass(); ok {
 		return f, nil
 	}
-	err := fmt.Errorf("model_type %s is not known", quote(d.modelType))
+	err := fmt.Errorf("model_type %s %w", quote(d.modelType), errUnknownFamily)
 	var types []string
 	for _, f := range all {
 		types = append(types, f.types...)

@@ -16,7 +16,8 @@ import (
 )
 
 // A layout is a checkpoint as a quantization library wrote it: config.json, and the header of its
-// safetensors file. Those of compressed-tensors 0.17.0 are testdata/layouts.py's.
+// safetensors file. Those of compressed-tensors 0.17.0 and bitsandbytes are testdata/layouts.py's, those of MLX 0.32
+// quantize_model's and save_model's of mlx-lm, of the same model.
 type layout struct {
 	Name   string
 	Size   int64
@@ -65,8 +66,13 @@ func TestLayoutsHaveTheirBytes(t *testing.T) {
 		if off > 0.001 || off < -0.001 {
 			t.Errorf("%s: %+.2f %%", l.Name, 100*off)
 		}
+		alone, err := models.Read(l.Name, l.Config)
+		testkit.Must(t, err)
+		if off := float64(alone.StoredBytes())/float64(m.Stored.Bytes) - 1; off > 0.005 || off < -0.005 {
+			t.Errorf("%s: %+.2f %% by its config alone", l.Name, 100*off)
+		}
 	}
-	if len(all) < 20 {
+	if len(all) < 26 {
 		t.Errorf("%d layouts", len(all))
 	}
 }

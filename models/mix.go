@@ -105,6 +105,17 @@ func Quantize(m *Model, name string) (*Model, error) {
 	return &out, nil
 }
 
+// PublishedMix is the quantization of llama.cpp in which a checkpoint's formats are published, "" where it has 16 bits or
+// formats that llama.cpp does not read.
+func PublishedMix(m *Model) string {
+	for _, b := range m.Blocks() {
+		if e := b.Experts; e != nil && len(e.In) > 0 && keepsMXFP4(&e.In[0]) && m.Stored.Experts {
+			return "mxfp4_moe"
+		}
+	}
+	return ""
+}
+
 // A quantizer goes through the matrices in the order of llama-quantize, which counts
 // some of them.
 type quantizer struct {

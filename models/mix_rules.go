@@ -3,15 +3,24 @@ package models
 import (
 	"slices"
 	"strings"
+
+	"llmprof/unit"
 )
 
 // pick is how llama-quantize keeps a matrix of a layer.
 func (q *quantizer) pick(at place, l *Linear) (*Storage, error) {
+	if at.part == expertPart && keepsMXFP4(l) {
+		return q.storage("MXFP4", int64(l.In)), nil
+	}
 	if at.part == latentPart {
 		return q.latent(at.block.Attention.Latent), nil
 	}
 	return q.storage(q.typeOf(at, l), int64(l.In)), nil
 }
+
+// keepsMXFP4 reports whether a matrix stays as its checkpoint has it: no file of llama.cpp has experts in MXFP4 in
+// another format, since it does not quantize again what is quantized.
+func keepsMXFP4(l *Linear) bool { return l.Stored != nil && l.Stored.Format == unit.MXFP4 }
 
 // latent keeps the two halves of the expansion of a latent cache, of which that of the keys is
 // turned over so that its rows have the length of a head.

@@ -19,6 +19,7 @@ type quantization struct {
 	routed   *Storage // storage of the experts, where they have a format of their own
 	experts  bool     // only the experts are quantized, whatever is ignored
 	head     bool     // the LM head is quantized as other modules are
+	table    bool     // so is the embedding
 	kv       unit.Format
 }
 
@@ -32,12 +33,18 @@ type quantRule struct {
 func (r *reader) stored(m *Model) {
 	plain := r.dtype()
 	m.Stored = Stored{Weights: plain, Plain: plain}
-	if !r.has("quantization_config") {
+	mlx := r.mlx()
+	if mlx == nil && !r.has("quantization_config") {
 		return
 	}
 	lenient := r.lenient
 	r.lenient = lenient || r.beside.measured
-	q := r.quantization()
+	var q *quantization
+	if mlx != nil {
+		q = r.readMLX(mlx)
+	} else {
+		q = r.quantization()
+	}
 	r.lenient = lenient
 	if r.err != nil || q == nil {
 		m.Stored.unknown = r.beside.measured
@@ -58,7 +65,25 @@ func (r *reader) stored(m *Model) {
 		}
 		m.Head.Stored = head
 	}
+	if q.table {
+		m.Embedding.Stored = q.general
+		if s, found := q.namedStorage([]string{"embed_tokens"}); found {
+			m.Embedding.Stored = s
+		}
+	}
 	m.summarize()
+}
+
+// mlx is the object in which MLX says how it quantized a model, nil where it did not: "quantization", or a
+// quantization_config that names no method.
+func (r *reader) mlx() map[string]any {
+	for _, field := range []string{"quantization", "quantization_config"} {
+		object, _ := r.value(field).(map[string]any)
+		if object["bits"] != nil && object["group_size"] != nil && object["quant_method"] == nil && object["quant_algo"] == nil {
+			return object
+		}
+	}
+	return nil
 }
 
 // storageOf is how a matrix is kept, nil for one that is not quantized. Routers and gates of one

@@ -13,7 +13,7 @@ import (
 const quantField = "quantization_config."
 
 // quantMethods names the methods that are understood.
-const quantMethods = "awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4, quark"
+const quantMethods = "awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, hqq, modelopt, mxfp4, mxfp8, quark, torchao"
 
 // quantization reads quantization_config. What it does not understand is an error: bytes and speed of
 // the whole model hang on it.
@@ -43,18 +43,19 @@ func (r *reader) quantization() *quantization {
 		r.readGroups(q)
 	case "modelopt", "modelopt_fp4", "modelopt_mixed", "NVFP4", "nvfp4":
 		r.readModelOpt(q, method)
+	case "mxfp8":
+		q.general = mxfp8()
 	case "quark":
 		r.readQuark(q)
-	case "":
-		r.doubt("quantization_config.quant_method is missing; want one of %s", quantMethods)
-		return nil
+	case "hqq", "torchao":
+		r.readLocal(q)
 	default:
-		r.doubt("quantization_config.quant_method is %s, which is not understood (known: %s)", quote(method), quantMethods)
+		known := ", which is not understood (known: " + quantMethods + ")"
+		r.doubt("quantization_config.quant_method is %s%s", choose(method == "", "missing", quote(method)),
+			choose(method == "", "; want one of "+quantMethods, known))
 		return nil
 	}
-	if q.method == "FP8" {
-		q.method = "fp8"
-	}
+	q.method = strings.Replace(q.method, "FP8", "fp8", 1)
 	r.refuseUnreadParts()
 	return q
 }

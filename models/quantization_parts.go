@@ -155,6 +155,7 @@ func (r *reader) refuseUnreadParts() {
 // products: who made it and with what, kernels, and the blocks of a multimodal model that are the decoder's.
 func quantParts() []string {
 	return strings.Fields(`config_groups dynamic exclude exclude_modules export extra_config global_quant_config ignore ignored_layers ` +
+		`quant_config quant_type quant_type_kwargs skip_modules ` +
 		`kv_cache_quant_config kv_cache_scheme layer_quant_config
 		llm_int8_skip_modules modules_in_block_to_quantize modules_to_not_convert quantized_layers sparsity_config weight_block_size
 		algo_config block_name_to_quantize dataset exllama_config meta modules_to_fuse producer quant_block_list to_quant_block_names ` +

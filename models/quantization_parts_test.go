@@ -77,9 +77,9 @@ func TestPartsOfQuantizationsRefused(t *testing.T) {
 		`{"quant_method":"compressed-tensors","sparsity_config":{"format":"sparse-24-bitmask"},` + groups + `}`: "sparse-24-bitmask",
 		`{"quant_method":"awq","bits_by_layer":{"model.layers.0":8}}`: "quantization_config.bits_by_layer" +
 			" (an object)",
-		`"fp8"`:                      `quantization_config is the text "fp8"; want an object`,
-		`["fp8"]`:                    "quantization_config is a list; want an object",
-		`{"group_size":64,"bits":4}`: "quantization_config.quant_method is missing; want one of",
+		`"fp8"`:             `quantization_config is the text "fp8"; want an object`,
+		`["fp8"]`:           "quantization_config is a list; want an object",
+		`{"group_size":64}`: "quantization_config.quant_method is missing; want one of",
 		`{"quant_method":"gptq","bits":4,"group_size":0}`: "quantization_config.group_size is 0; want the values of " +
 			"a group, or -1 for a whole row",
 		`{"quant_method":"awq","bits":4,"group_size":0}`:    "quantization_config.group_size is 0",

@@ -36,6 +36,11 @@ func (c Checkpoint) Read(name string) (*Model, error) {
 		return nil, fmt.Errorf("%s: hf_quant_config.json: %w", name, err)
 	}
 	m, err := readModel(object, c.Lenient, reads{measured: c.Tensors != nil})
+	if c.Tensors != nil && errors.Is(err, errUnknownFamily) {
+		if m, err = c.infer(object); err != nil {
+			err = fmt.Errorf("its model_type is not known, and its tensors do not tell its shape: %w", err)
+		}
+	}
 	if err == nil && c.Tensors != nil {
 		err = m.weigh(c.Tensors, c.Lenient)
 	}

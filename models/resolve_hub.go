@@ -21,7 +21,15 @@ func (r Resolver) fromHub(ctx context.Context, name string) (*Model, error) {
 		return r.ggufFromHub(ctx, id, commit)
 	}
 	if config != nil {
-		return readBeside(id.String(), path, config, r.Lenient)
+		m, err := readBeside(id.String(), path, config, r.Lenient)
+		if err == nil || r.Hub.Offline || !errors.Is(err, errUnknownFamily) {
+			return m, err
+		}
+		tensors, errTensors := r.Hub.tensors(ctx, id.at(commit))
+		if errTensors != nil {
+			return nil, fmt.Errorf("%w; its tensors, which may tell its shape, were not read: %w", err, errTensors)
+		}
+		return read(id.String(), path, Checkpoint{Config: config, Tensors: tensors, Lenient: r.Lenient})
 	}
 	if r.Hub.Offline {
 		return r.offline(id)

@@ -25,6 +25,7 @@ type Scheme struct {
 	Group   int         // weights that share a scale; 0 for one scale a row
 	Zero    bool        // each group has a zero point beside its scale
 	Experts bool        // only the experts' matrices are quantized
+	scale   float64     // bytes of the scale of a group, and of its zero point, where they are not the usual
 	Stored  bool        // each matrix is kept as its Linear.Stored says, and what has none in 16 bits
 	given   unit.Format // format of the activations in place of each matrix's own
 }
@@ -41,6 +42,7 @@ var schemes = []Scheme{
 	{Name: "tf32", Weights: unit.TF32, Act: unit.TF32},
 	{Name: "fp8", Weights: unit.FP8, Act: unit.FP8},
 	{Name: "fp8-block", Weights: unit.FP8, Act: unit.FP8, Group: 128 * 128}, // DeepSeek-V3
+	{Name: "mxfp8", Weights: unit.FP8, Act: unit.FP8, Group: 32, scale: 1},
 	{Name: "w8a16-fp8", Weights: unit.FP8, Act: sixteen},
 	{Name: "w8a8", Weights: unit.INT8, Act: unit.INT8}, // SmoothQuant
 	{Name: "w8a16", Weights: unit.INT8, Act: sixteen},
@@ -50,6 +52,11 @@ var schemes = []Scheme{
 	{Name: "w4a16-g32", Weights: unit.INT4, Act: sixteen, Group: 32, Zero: true},
 	{Name: "w4a16", Weights: unit.INT4, Act: sixteen, Group: 128, Zero: true},
 	{Name: "int4", Weights: unit.INT4, Act: sixteen, Group: 128, Zero: true},
+	{Name: "nf4", Weights: unit.INT4, Act: sixteen, Group: 64, scale: 4},                // bitsandbytes
+	{Name: "nf4-nested", Weights: unit.INT4, Act: sixteen, Group: 64, scale: 65.0 / 64}, // its scales quantized too
+	{Name: "w4a16-mlx", Weights: unit.INT4, Act: sixteen, Group: 64, scale: 4},          // MLX, HQQ
+	{Name: "w8a16-mlx", Weights: unit.INT8, Act: sixteen, Group: 64, scale: 4},
+	{Name: "w4a16-torchao", Weights: unit.INT4, Act: sixteen, Group: 128, scale: 4},
 	{Name: "w4a8-g128", Weights: unit.INT4, Act: unit.INT8, Group: 128, Zero: true},
 	{Name: "w4a4", Weights: unit.INT4, Act: unit.INT4, Group: 128, Zero: true},
 	{Name: "nvfp4", Weights: unit.NVFP4, Act: unit.NVFP4},
@@ -62,6 +69,12 @@ var schemes = []Scheme{
 // schemeAliases are names that people give a quantization, and the scheme that they mean.
 var schemeAliases = map[string]string{
 	"awq": "w4a16-g128", "gptq": "w4a16-g128", "awq-marlin": "w4a16-g128", "gptq-marlin": "w4a16-g128", "4bit": "int4", "8bit": "int8",
+	"auto-round": "w4a16-g128", "autoround": "w4a16-g128", "hqq": "w4a16-mlx", "mlx": "w4a16-mlx", "mlx-4bit": "w4a16-mlx",
+	"mlx-8bit": "w8a16-mlx",
+	"torchao":  "w4a16-torchao", "int4wo": "w4a16-torchao", "int8wo": "w8a16", "float8dq": "fp8", "float8wo": "w8a16-fp8", "bnb": "nf4",
+	"bitsandbytes": "nf4", "bnb-4bit": "nf4", "bnb-nf4": "nf4", "qlora": "nf4", "bnb-8bit": "w8a8", "llm-int8": "w8a8",
+	"fp8-channel": "fp8", "fp8-per-channel": "fp8", "fp8-per-tensor": "fp8", "fp8-dynamic": "fp8", "fp8-blockwise": "fp8-block",
+	"fp8-128x128": "fp8-block", "w8a8-fp8": "fp8", "w8a8-int8": "w8a8",
 	"smoothquant": "w8a8", "fp4": "nvfp4", "deepseek-fp8": "fp8-block",
 	"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "f16": "fp16", "f32": "fp32", "fp8-e4m3": "fp8",
 	"float8": "fp8",
@@ -246,6 +259,9 @@ func (s *Scheme) Stream() unit.Format {
 // WeightBytes is the memory of n weights in rows outputs, the scales included.
 func (s *Scheme) WeightBytes(n, rows float64) unit.Bytes {
 	b := s.Weights.Bytes(n)
+	if s.scale > 0 {
+		return b + unit.Bytes(s.scale*n/float64(s.Group))
+	}
 	switch s.Weights {
 	case unit.FP8, unit.INT8:
 		if s.Group > 0 {

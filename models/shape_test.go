@@ -177,8 +177,9 @@ func TestStored(t *testing.T) {
 func TestNotes(t *testing.T) {
 	for name, want := range map[string]string{
 		"llama-4-scout, nested": "the vision tower (vision_config) is not counted",
-		"gemma-3-4b, nested":    "the vision tower (vision_config) counts in the memory of servers alone: the model is priced as text, without images and sound",
-		"deepseek-v3":           "the draft (MTP) layers (num_nextn_predict_layers) are counted only under a load with speculation",
+		"gemma-3-4b, nested": "the vision tower (vision_config) counts in the memory of servers alone: the model is priced as text, " +
+			"without images and sound",
+		"deepseek-v3": "the draft (MTP) layers (num_nextn_predict_layers) are counted only under a load with speculation",
 	} {
 		if notes := published(t, name).Notes; !slices.Contains(notes, want) {
 			t.Errorf("%s: notes %q lack %q", name, notes, want)

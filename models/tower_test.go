@@ -25,7 +25,8 @@ func TestBuiltInModelsNameTheirTowers(t *testing.T) {
 			continue
 		}
 		for _, n := range towers(whole) {
-			counted := strings.Replace(n, "is not counted", "counts in the memory of servers alone: the model is priced as text, without images and sound", 1)
+			counted := strings.Replace(n, "is not counted", "counts in the memory of servers alone: the model is priced as text, without "+
+				"images and sound", 1)
 			if seen++; !slices.Contains(built.Notes, n) && !slices.Contains(built.Notes, counted) {
 				t.Errorf("%s: notes %q lack %q", c.Name, built.Notes, n)
 			}

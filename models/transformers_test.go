@@ -16,7 +16,8 @@ type built struct {
 	Class     string
 	Params    int64
 	Config    json.RawMessage
-	Causal    bool // a causal decoder; the others are of images and text
+	Causal    bool                 // a causal decoder; the others are of images and text
+	Tensors   [][2]json.RawMessage // names and shapes, of some
 }
 
 func readBuilt(t testing.TB) (all []built) {

@@ -90,6 +90,12 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 	return ""
 }
 
+// ReadsGGUF reports whether the engine of a name reads files of llama.cpp alone.
+func ReadsGGUF(name string) bool {
+	e, err := Parse(name)
+	return err == nil && name != "" && e.Profile().Support.Mixes == analytic.MixesAlone
+}
+
 // gguf reports whether weights are those of a file of llama.cpp.
 func gguf(s *models.Scheme) bool { return s.Stored && strings.HasPrefix(s.Name, "gguf") }
 

@@ -247,14 +247,21 @@ func (ans *Answer) fillPipeline() {
 func (ans *Answer) chooseScheme() error {
 	q := ans.Q
 	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
+	mix, published := q.Weights, models.PublishedMix(ans.Model)
+	if mix == "" && engine.ReadsGGUF(q.Engine) {
+		mix = published
+	}
 	switch {
-	case models.IsMix(q.Weights):
-		m, err := ans.quantize(ans.Model, q.Weights)
+	case models.IsMix(mix):
+		m, err := ans.quantize(ans.Model, mix)
 		if err != nil {
 			return err
 		}
 		ans.Model, s = m, models.StoredScheme(m)
 		ans.SchemeReason = "as llama.cpp quantizes each matrix"
+		if published != "" {
+			ans.SchemeReason = "as its GGUF files have it, of " + strings.ToUpper(mix) + ", whose experts stay in MXFP4"
+		}
 	case q.Weights != "":
 		var err error
 		if s, err = models.NamedScheme(ans.Model, q.Weights); err != nil {
