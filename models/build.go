@@ -22,6 +22,11 @@ func (r *reader) model() *Model {
 		TiedHead:   r.flag("tie_word_embeddings"),
 	}
 	if r.err != nil {
+		r.knownActivation()
+		r.knownWindow()
+		if r.has("quantization_config") && r.mlx() == nil {
+			r.quantization()
+		}
 		return m
 	}
 	m.Embedding = r.embedding()
@@ -37,7 +42,7 @@ func (r *reader) model() *Model {
 	m.Rotary = r.rotaries(m)
 	m.Notes = append(m.Notes, r.notes...)
 	r.noteDraft(m)
-	r.refuseUnread()
+	r.refuseUnread(m)
 	r.knownActivation()
 	r.knownWindow()
 	return m

@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,14 +15,15 @@ const (
 )
 
 // fields reads figures from a config by their common names, whatever the
-// family calls them. The first error sticks and is asked for once, at the end;
+// family calls them. Errors are kept and asked for once, at the end;
 // until then a figure that could not be read is 1.
 type fields struct {
 	config map[string]any
 	assume map[string]any      // values that transformers takes where the config is silent
 	stated map[string]any      // values that a family worked out, which go before all others
 	names  map[string][]string // names of the family's own, by the common name
-	err    error
+	err    error               // the first one
+	errs   []error             // all of them
 
 	layered map[string]any // what per_layer_config says of the layer that is built
 
@@ -32,8 +34,34 @@ type fields struct {
 }
 
 func (f *fields) fail(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
 	if f.err == nil {
-		f.err = fmt.Errorf(format, args...)
+		f.err = err
+	}
+	same := func(other error) bool { return other.Error() == err.Error() }
+	if len(f.errs) < mostErrors && !slices.ContainsFunc(f.errs, same) {
+		f.errs = append(f.errs, err)
+	}
+}
+
+// mostErrors is how many errors of a config are listed.
+const mostErrors = 8
+
+// failure is all that is wrong, nil for nothing.
+func (f *fields) failure() error {
+	all := f.err
+	for i, err := range f.errs {
+		if i > 0 {
+			all = fmt.Errorf("%w; and %w", all, err)
+		}
+	}
+	return all
+}
+
+// conclude keeps an error about figures that were worked out from others, which means nothing where one of those is wrong.
+func (f *fields) conclude(format string, args ...any) {
+	if f.err == nil {
+		f.fail(format, args...)
 	}
 }
 
@@ -284,7 +312,7 @@ func (f *fields) product(what string, counts ...int) int64 {
 // divide is a/b, which must leave no rest; aName and bName are for the error.
 func (f *fields) divide(a, b int, aName, bName string) int {
 	if b < 1 || a%b != 0 {
-		f.fail("%s (%d) is not a multiple of %s (%d)", f.name(aName), a, f.name(bName), b)
+		f.conclude("%s (%d) is not a multiple of %s (%d)", f.name(aName), a, f.name(bName), b)
 		return 1
 	}
 	return a / b

@@ -46,11 +46,11 @@ func (c *Checkpoint) infer(object map[string]any) (*Model, error) {
 	m.Layers, m.Order = x.layers(layers)
 	x.ends(m)
 	if x.err != nil {
-		return nil, x.err
+		return nil, x.failure()
 	}
 	r.stored(m)
 	if r.err != nil {
-		return nil, r.err
+		return nil, r.failure()
 	}
 	m.Rotary = r.rotaries(m)
 	x.note("its family is not known: its shape is concluded from its tensors")

@@ -114,7 +114,7 @@ func readModel(object map[string]any, lenient bool, beside reads) (*Model, error
 	r.lenient, r.beside = lenient, beside
 	m := r.model()
 	if r.err != nil {
-		return nil, fmt.Errorf("%s: %w", d.modelType, r.err)
+		return nil, fmt.Errorf("%s: %w", d.modelType, r.failure())
 	}
 	if err := check(m); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.modelType, err)

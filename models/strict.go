@@ -12,7 +12,7 @@ import (
 
 // refuseUnread refuses fields that were not asked for while the model was built and are not known to
 // be harmless: they may change shapes or cost.
-func (r *reader) refuseUnread() {
+func (r *reader) refuseUnread(m *Model) {
 	if r.beside.table {
 		return
 	}
@@ -25,6 +25,11 @@ func (r *reader) refuseUnread() {
 		}
 		unread = append(unread, short(field)+" ("+kindOf(v)+")")
 	}
+	if ofExperts := slices.ContainsFunc(unread, aboutExperts); ofExperts && !m.HasExperts() && r.err == nil {
+		r.doubt("no layer has experts, though the config has fields of them: %s; check which of its layers are to have some, and the model_type",
+			strings.Join(slices.DeleteFunc(slices.Clone(unread), func(field string) bool { return !aboutExperts(field) }), ", "))
+		unread = slices.DeleteFunc(unread, aboutExperts)
+	}
 	const most = 8
 	if n := len(unread) - most; n > 0 {
 		unread = append(unread[:most], fmt.Sprintf("%d more", n))
@@ -33,6 +38,13 @@ func (r *reader) refuseUnread() {
 		r.doubt("fields that may change shapes or cost are not understood for this model_type: %s; --lenient leaves them out of account",
 			strings.Join(unread, ", "))
 	}
+}
+
+// aboutExperts reports whether a field is about experts.
+func aboutExperts(field string) bool {
+	return slices.ContainsFunc([]string{"expert", "moe", "first_k_dense", "n_group", "topk_group", "router"}, func(word string) bool {
+		return strings.Contains(field, word)
+	})
 }
 
 // repeats reports whether a field states again what another one does.

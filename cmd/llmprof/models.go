@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/atomicfile"
 	"llmprof/models"
 )
 
@@ -121,6 +124,41 @@ func (a *app) modelsShow() *cobra.Command {
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
 	cmd.Flags().BoolVar(&lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
+	return cmd
+}
+
+func (a *app) modelsExport() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "export MODEL",
+		Short: "Write the config.json of a built-in model",
+		Long: "Write the fields of a built-in model's config.json that its shape needs, to edit them or to\n" +
+			"give them to another program.",
+		Example: "  llmprof models export qwen3-8b -o config.json",
+		Args:    cli.Needs("MODEL", 1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			table, err := models.Load(llmprof.ModelsJSON)
+			if err != nil {
+				return err
+			}
+			config, err := table.Config(args[0])
+			if err != nil {
+				return err
+			}
+			var text bytes.Buffer
+			if err := json.Indent(&text, config, "", "  "); err != nil {
+				return err
+			}
+			text.WriteByte('\n')
+			if path == "" {
+				_, err = a.stdout.Write(text.Bytes())
+				return err
+			}
+			return atomicfile.WriteFile(path, text.Bytes(), 0o644)
+		},
+		ValidArgsFunction: completeModels,
+	}
+	cmd.Flags().StringVarP(&path, "output", "o", "", "`file` (default: standard output)")
 	return cmd
 }
 

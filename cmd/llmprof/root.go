@@ -81,7 +81,7 @@ func (a *app) root() *cobra.Command {
 		a.aggregate(),
 		parent("results", "List or show stored results, or make tables of them", a.resultsList(), a.resultsShow(), a.resultsTable()))
 	group(root, "Look up",
-		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck()),
+		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck(), a.modelsExport()),
 		parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect()))
 	root.AddCommand(a.version(), a.completion(), a.man(), a.engineNative())
 	complete(root)
