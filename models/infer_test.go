@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -87,15 +88,42 @@ func TestTensorsTellFamilies(t *testing.T) {
 	}
 }
 
+// cut is a config of one layer, without what is null.
+func cut(t testing.TB, text []byte) []byte {
+	t.Helper()
+	var config map[string]any
+	testkit.Must(t, json.Unmarshal(text, &config))
+	for field, v := range config {
+		list, ok := v.([]any)
+		switch {
+		case v == nil || strings.HasPrefix(field, "id2") || strings.HasPrefix(field, "label2"):
+			delete(config, field)
+		case ok && len(list) > 1:
+			config[field] = list[:1]
+		case field == "num_hidden_layers":
+			config[field] = 1
+		}
+	}
+	text, err := json.Marshal(config)
+	testkit.Must(t, err)
+	return text
+}
+
 // FuzzTensors: whatever the tensors of a family that is not known, there is a model with finite counts or an error.
 func FuzzTensors(f *testing.F) {
 	for _, b := range readBuilt(f) {
-		if b.Tensors == nil || len(b.Tensors) > 400 {
+		if b.Tensors == nil {
 			continue
 		}
-		text, err := json.Marshal(b.tensorsOf(f))
+		all := b.tensorsOf(f) // of one layer, since the fuzzer is slow with large inputs
+		for name := range all {
+			if found := layerNumber().FindStringSubmatch(name); found != nil && found[1] != "0" {
+				delete(all, name)
+			}
+		}
+		text, err := json.Marshal(all)
 		testkit.Must(f, err)
-		f.Add(b.unknown(f), text)
+		f.Add(cut(f, b.unknown(f)), text)
 	}
 	f.Fuzz(func(t *testing.T, config, header []byte) {
 		all, err := safetensors.ParseEntries(header)
