@@ -42,8 +42,25 @@ func autumn2026() []family {
 				}
 			},
 		},
+		{
+			types: []string{"muse_spark_text"}, norms: normPlan{
+				mixer: []string{"input_layernorm"}, ffn: []string{"pre_feedforward_layernorm", "post_feedforward_layernorm"},
+			},
+			attn: plain, plan: layerPlan{mixer: listedTypes, ffn: sparseAfterDense, alter: unrotatedFull}, finish: museExperts,
+		},
 		dory(), dotsNote(), glmNext(),
 	}
+}
+
+// museExperts lets the experts work on a narrower stream, between norms, and adds the gates of the residual sums.
+func museExperts(r *reader, _ kind, b []Block) []Block {
+	width := r.size("moe_hidden_size")
+	r.narrow(b[1].Experts, width, "pre_expert_proj", "post_expert_proj", false)
+	b[1].Extra += 2 * int64(width)
+	for i := range b {
+		b[i].Extra += int64(r.hidden)
+	}
+	return b
 }
 
 // listedTypes is of families that list the types of their layers.

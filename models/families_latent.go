@@ -13,6 +13,7 @@ func latents() []family {
 			f.ffn.bias, f.moe.sharedBias = "mlp_bias", "mlp_bias"
 		}),
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
+		deepseek.like("mistral4", func(f *family) { f.assume = `{"first_k_dense_replace": 0, "n_shared_experts": 1}` }),
 		deepseek.like("axk1", func(f *family) { f.finish = normAfterMoE }),
 		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = every("deepseek_sparse_attention") }),
 		deepseek.like("glm_moe_dsa", func(f *family) {
@@ -30,7 +31,7 @@ func latents() []family {
 func gatedLatents() []family {
 	return []family{
 		{
-			types: []string{"hy_v4"}, assume: `{"first_k_dense_replace": 1}`, moe: moeShape{shared: sharedCount}, attn: biased(),
+			types: []string{"hy_v4", "hy_v4_vl_text"}, assume: `{"first_k_dense_replace": 1}`, moe: moeShape{shared: sharedCount}, attn: biased(),
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedSparseLatent, indexed: gatedSparseLatent},
 			plan: layerPlan{
 				mixer: every("deepseek_sparse_attention"), ffn: sparseAfterDense,
