@@ -10,10 +10,10 @@ import (
 
 // towerNames are the names that the formulas of towers have for fields, and the fields' own.
 var towerNames = map[string]string{
-	"h": "hidden_size", "i": "intermediate_size", "n": "num_hidden_layers|depth", "c": "num_channels|in_channels",
+	"h": "hidden_size|vt_hidden_size", "i": "intermediate_size|vt_intermediate_size", "n": "num_hidden_layers|depth|vt_num_hidden_layers", "c": "num_channels|in_channels",
 	"p": "patch_size", "s": "image_size", "a": "num_attention_heads|num_heads", "o": "out_hidden_size|output_dim", "m": "spatial_merge_size",
 	"tp": "temporal_patch_size", "d": "d_model", "f": "encoder_ffn_dim", "mel": "num_mel_bins",
-	"vh": "vision_config.hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
+	"vh": "vision_config.hidden_size|vision_config.vt_hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
 }
 
 // towerParams counts the parameters of the towers of a multimodal config, and of what projects them to the hidden size of the
@@ -33,8 +33,7 @@ func towerParams(object map[string]any, hidden int) (params int64, known bool) {
 			}
 			continue
 		}
-		kind, _ := tower["model_type"].(string)
-		text, known := table.Towers[kind]
+		kind, text, known := towerKind(tower, wrapper)
 		if !known {
 			return 0, false
 		}
@@ -52,6 +51,18 @@ func towerParams(object map[string]any, hidden int) (params int64, known bool) {
 	}
 	n, err := evaluate(text, withDefaults(whole, wrapper))
 	return params + n, err == nil && params+n > 0
+}
+
+// towerKind finds the formula of a tower by its model_type, or by that of the whole, which older configs have in its place or
+// alone.
+func towerKind(tower map[string]any, wrapper string) (kind, text string, known bool) {
+	stated, _ := tower["model_type"].(string)
+	for _, kind = range []string{stated, stated + "_vision", wrapper + "_vision"} {
+		if text, known = fieldTable().Towers[kind]; known && kind != "" {
+			return kind, text, true
+		}
+	}
+	return "", "", false
 }
 
 // withDefaults adds to a config what its class assumes.
