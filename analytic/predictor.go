@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"llmprof/analytic/operator"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -58,4 +59,26 @@ func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 	p.step(&t, &s, times)
 	t.slow(p.machine)
 	return t.Expected
+}
+
+// StepSlopes is StepTime, and sets slopes to its derivatives.
+func (p *Predictor) StepSlopes(slopes *roofline.Slopes, batch, fresh, past, logits float64) unit.Seconds {
+	s := p.Step(batch, fresh, past, logits)
+	var t total
+	p.step(&t, &s, estimate)
+	t.slow(p.machine)
+	t.throttleSlopes(p.machine.Throttle)
+	*slopes = t.slopes
+	return t.Expected
+}
+
+// FirstToken is the TTFT of a workload, and sets slopes, unless they are nil, to its derivatives.
+func (p *Predictor) FirstToken(w *Workload, slopes *roofline.Slopes) (unit.Seconds, error) {
+	if slopes == nil {
+		e, _, _, err := p.predict(w, times)
+		return e.TTFT.Expected, err
+	}
+	e, prefill, _, err := p.predict(w, estimate)
+	*slopes = prefill.slopes
+	return e.TTFT.Expected, err
 }

@@ -135,24 +135,23 @@ func TestCostIsTermsOverlapped(t *testing.T) {
 	})
 }
 
-// The parts that terms account for add up to the time of the kernel.
-func TestPartsAddUp(t *testing.T) {
+// The derivatives by the resources add up to the time of the kernel, and none is below zero.
+func TestSlopesAddUp(t *testing.T) {
 	trials(func(_ *rand.Rand, m *Machine, k *Kernel) {
-		time, parts := m.Parts(k, nil)
+		var slopes Slopes
+		c := m.Cost(k)
+		m.AddSlopes(&slopes, &c)
 		sum := 0.0
-		for _, p := range parts {
-			if p.Ideal > 0 { // what shows of the lesser time is among the terms
-				sum += p.Time
-			}
-			if p.Time < 0 {
-				t.Errorf("class %d: part %+v", k.Class, p)
+		for _, x := range slopes.On {
+			if sum += float64(x); x < 0 {
+				t.Errorf("class %d: slopes %v", k.Class, slopes.On)
 			}
 		}
-		if d := sum/float64(time) - 1; math.Abs(d) > 1e-9 {
-			t.Errorf("class %d takes %v, its parts %v s", k.Class, time, sum)
+		if d := sum/float64(c.Time) - 1; math.Abs(d) > 1e-9 {
+			t.Errorf("class %d takes %v, its derivatives %v s", k.Class, c.Time, sum)
 		}
-		if c := m.Cost(k); math.Abs(float64(c.Time/time)-k.Count) > 1e-9*k.Count {
-			t.Errorf("class %d: %v occurrences of %v take %v", k.Class, k.Count, time, c.Time)
+		if d := float64(m.Time(k)/c.Time)*k.Count - 1; math.Abs(d) > 1e-9 {
+			t.Errorf("class %d: %v occurrences of %v take %v", k.Class, k.Count, m.Time(k), c.Time)
 		}
 	})
 }

@@ -83,27 +83,12 @@ func (m *Machine) exposed(c Class, t *Terms) float64 {
 	return laws[c].Exposed
 }
 
-// A Part is how much of a kernel's time a term accounts for.
-type Part struct {
-	Term
-	Time float64 // seconds
-}
-
-// Parts appends the terms of a kernel, with the constants in effect and the part of its time that each accounts
-// for, and returns that time, of one occurrence. Behind them is the constant of what arithmetic and memory
-// traffic do not hide of each other, with the part of the terms' times that shows because of it.
-func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
+// Depends lists the constants that the time of a kernel is computed from, those in effect.
+func (m *Machine) Depends(k *Kernel) (all []Constant) {
 	var terms Terms
 	m.terms(&terms, k)
-	t, exposed := m.times(&terms), m.exposed(k.Class, &terms)
 	for _, x := range terms.List() {
-		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
-		x.By, x.And = m.effective[x.By], m.effective[x.And]
-		dst = append(dst, Part{x, time * t.share(x.Resource, exposed)})
+		all = append(all, m.effective[x.By], m.effective[x.And])
 	}
-	time := t.overlapped(exposed)
-	if terms.exposed != None {
-		dst = append(dst, Part{Term{By: m.effective[terms.exposed]}, float64(time - t.overlapped(0))})
-	}
-	return time, dst
+	return append(all, m.effective[terms.exposed])
 }

@@ -38,7 +38,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if f.TP, err = b.ranks(); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(){b.products, b.wgmma, b.moeDecode, b.moePrefill, b.attention, b.elements, b.links} {
+	for _, part := range []func(){b.products, b.ownKernels, b.attention, b.elements, b.links} {
 		part()
 	}
 	for _, part := range []func() error{b.sustained, b.medians, b.plausible} {
@@ -135,16 +135,14 @@ var nothing = map[roofline.Constant]float64{roofline.AttentionRamp: 0.1, rooflin
 func (b *builder) put(f *fit, what string) {
 	for k, c := range f.keys {
 		key := c.String()
-		v := b.file.Values[key]
-		if f.held[k] {
-			v.From = fmt.Sprintf("default for %s: %d of %d %s depend on it", b.gpu.Generation, f.n[k], len(f.samples), what)
-			if f.n[k] >= least {
-				v.From = fmt.Sprintf("default for %s: %s alone do not settle it", b.gpu.Generation, what)
-			}
-			b.file.Values[key] = v
+		switch {
+		case f.held[k] && f.n[k] >= least:
+			b.keep(c, "%s alone do not settle it", what)
 			continue
-		}
-		if least, ok := nothing[c]; ok && f.value[k] < least {
+		case f.held[k]:
+			b.keep(c, "%d of %d %s depend on it", f.n[k], len(f.samples), what)
+			continue
+		case f.value[k] < nothing[c]:
 			f.value[k], f.half[k] = 0, 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k],
@@ -155,18 +153,35 @@ func (b *builder) put(f *fit, what string) {
 	}
 }
 
-// fit solves an equation for the rows, beginning at the defaults.
-func (b *builder) fit(e equation, samples []sample, what string, hold ...roofline.Constant) {
+// keep says why a constant has the default of the GPU's generation.
+func (b *builder) keep(c roofline.Constant, why string, args ...any) {
+	v := b.file.Values[c.String()]
+	v.From = "default for " + string(b.gpu.Generation) + ": " + fmt.Sprintf(why, args...)
+	b.file.Values[c.String()] = v
+}
+
+// fit fits constants to the rows by the law of their kernels, beginning at the values that the file has.
+func (b *builder) fit(samples []sample, what string, keys []roofline.Constant, hold ...roofline.Constant) {
+	b.solve(b.law(keys...), samples, what, hold...)
+}
+
+// solve puts the constants of an equation into the file.
+func (b *builder) solve(e equation, samples []sample, what string, hold ...roofline.Constant) {
 	if len(samples) == 0 {
 		return
 	}
-	start := make([]float64, len(e.keys))
-	for i, c := range e.keys {
-		start[i] = b.file.Values[c.String()].Value
-	}
-	if f := solve(e, samples, start, hold...); !b.hopeless(f, what) {
+	if f := solve(e, samples, b.values(e.keys), hold...); !b.hopeless(f, what) {
 		b.put(f, what)
 	}
+}
+
+// values are those of constants in the file.
+func (b *builder) values(keys []roofline.Constant) []float64 {
+	values := make([]float64, len(keys))
+	for i, c := range keys {
+		values[i] = b.value(c)
+	}
+	return values
 }
 
 // contradiction is the error of rows left out, as a share of their time, from which
@@ -184,10 +199,7 @@ func (b *builder) hopeless(f *fit, what string) bool {
 		return false
 	}
 	for _, c := range f.keys {
-		key := c.String()
-		v := b.file.Values[key]
-		v.From = fmt.Sprintf("default for %s: %d %s contradict each other", b.gpu.Generation, len(f.samples), what)
-		b.file.Values[key] = v
+		b.keep(c, "%d %s contradict each other", len(f.samples), what)
 	}
 	b.note("%s contradict each other, as where something else ran beside: left out of a fit, they are missed by %.0f %%", what, 100*off)
 	return true
@@ -218,29 +230,6 @@ func (b *builder) skinny() int {
 	return 0
 }
 
-// products fits skinny GEMMs separately from all other GEMMs.
-func (b *builder) products() {
-	var few, others []*Row
-	for _, r := range b.of(GEMM) {
-		if r.Shape.M <= b.skinny() {
-			few = append(few, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	skinny, left := b.samples(few)
-	samples, also := b.samples(others)
-	if left += also; left > 0 {
-		b.note("products left out, for their matrices stayed in the L2 cache: %d", left)
-	}
-	b.fit(b.law(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed), samples, "products")
-	c := hardware.DefaultCalibration(b.gpu).Constants
-	b.optional(skinny, "products of few rows", []begin{
-		{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]}, {roofline.SkinnyGEMMRow, skinnyRow},
-		{roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]},
-	})
-}
-
 // cold are the samples of rows whose buffers came from memory; others are noted.
 func (b *builder) cold(what, buffers string, kinds ...Kind) []sample {
 	samples, left := b.samples(b.of(kinds...))
@@ -250,38 +239,39 @@ func (b *builder) cold(what, buffers string, kinds ...Kind) []sample {
 	return samples
 }
 
-// moeDecode fits the mixtures of decode steps, of an engine that has kernels for them.
-func (b *builder) moeDecode() {
-	fixed := 4 * b.value(roofline.GEMMFixed)
-	b.optional(b.cold("mixtures", "experts", MixtureDecode), "mixtures", []begin{
-		{roofline.MoEDecodeMemory, b.value(roofline.GEMMMemory)}, {roofline.MoEDecodeReload, moeDecodeReload},
-		{roofline.MoEDecodeFixed, fixed}, {roofline.MoEDecodeBatched, fixed},
-	})
+// products fits GEMMs, and those of few rows separately where the engine has a kernel for them.
+func (b *builder) products() {
+	var few, others []sample
+	for _, s := range b.cold("products", "matrices", GEMM) {
+		if s.kernel.Class == roofline.SkinnyGEMM {
+			few = append(few, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	b.fit(others, "products", []roofline.Constant{roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed})
+	c := hardware.DefaultCalibration(b.gpu).Constants
+	b.optional(few, "products of few rows", begin{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]},
+		begin{roofline.SkinnyGEMMRow, skinnyRow}, begin{roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]})
 }
 
-// wgmma fits the products of decode steps of many sequences, of an engine that has
-// kernels for them.
-func (b *builder) wgmma() {
-	b.optional(b.cold("products of many sequences", "matrices", wgmmaKinds...), "products of many sequences", []begin{
-		{roofline.WGMMAMemory, b.value(roofline.GEMMMemory)}, {roofline.WGMMAReload, wgmmaReload},
-		{roofline.WGMMAFixed, b.value(roofline.GEMMFixed)},
-	})
-}
-
-// moePrefill fits the mixtures of prompts, of an engine that has kernels for them.
-func (b *builder) moePrefill() {
+// ownKernels fits what an engine has kernels of its own for: products of decode steps of many sequences, and the experts of decode
+// steps and of prompts.
+func (b *builder) ownKernels() {
+	compute, memory, fixed := b.value(roofline.GEMMCompute), b.value(roofline.GEMMMemory), b.value(roofline.GEMMFixed)
+	b.optional(b.cold("products of many sequences", "matrices", wgmmaKinds...), "products of many sequences",
+		begin{roofline.WGMMAMemory, memory}, begin{roofline.WGMMAReload, wgmmaReload}, begin{roofline.WGMMAFixed, fixed})
+	b.optional(b.cold("mixtures", "experts", MixtureDecode), "mixtures", begin{roofline.MoEDecodeMemory, memory},
+		begin{roofline.MoEDecodeReload, moeDecodeReload}, begin{roofline.MoEDecodeFixed, 4 * fixed}, begin{roofline.MoEDecodeBatched, 4 * fixed})
 	routings, _ := b.samples(b.of(TopKPrefill))
 	samples := b.cold("products of experts", "matrices", GateUpPrefill, DownPrefill)
 	if len(samples) == 0 || len(routings) == 0 {
 		return
 	}
-	b.optional(samples, "products of experts", []begin{
-		{roofline.MoEPrefillMemory, b.value(roofline.GEMMMemory)}, {roofline.MoEPrefillCompute, b.value(roofline.GEMMCompute)},
-		{roofline.MoEPrefillPermute, permutes}, {roofline.MoEPrefillUnpermute, unpermutes},
-	})
-	b.optional(routings, "choices of experts", []begin{
-		{roofline.RoutingPair, routingPair}, {roofline.RoutingExpert, routingExpert}, {roofline.RoutingFixed, b.value(roofline.ElementwiseFixed)},
-	})
+	b.optional(samples, "products of experts", begin{roofline.MoEPrefillMemory, memory}, begin{roofline.MoEPrefillCompute, compute},
+		begin{roofline.MoEPrefillPermute, permutes}, begin{roofline.MoEPrefillUnpermute, unpermutes})
+	b.optional(routings, "choices of experts", begin{roofline.RoutingPair, routingPair}, begin{roofline.RoutingExpert, routingExpert},
+		begin{roofline.RoutingFixed, b.value(roofline.ElementwiseFixed)})
 }
 
 // Fits of these constants begin at these values, and keep them where rows determine only the others.
@@ -303,7 +293,7 @@ type begin struct {
 
 // optional fits constants that a file may leave out. Where rows do not determine the
 // first, the file has none of them.
-func (b *builder) optional(samples []sample, what string, start []begin) {
+func (b *builder) optional(samples []sample, what string, start ...begin) {
 	if len(samples) == 0 {
 		return
 	}
@@ -312,7 +302,7 @@ func (b *builder) optional(samples []sample, what string, start []begin) {
 		keys[i] = x.constant
 		b.byDefault(x.constant, x.value)
 	}
-	b.fit(b.law(keys...), samples, what)
+	b.fit(samples, what, keys)
 	if b.file.Values[keys[0].String()].N == 0 {
 		for _, c := range keys {
 			delete(b.file.Values, c.String())
@@ -328,36 +318,33 @@ func (b *builder) byDefault(c roofline.Constant, v float64) {
 // sustained is the share of the peak that products reach at the power limit.
 func (b *builder) sustained() error {
 	var shares []float64
-	from := ""
+	var from []string
 	for _, r := range b.of(Sustained) {
 		s := b.sample(r)
 		f := b.peaks.FloorOf(&s.kernel.Work, r.DType)
 		shares = append(shares, float64(f.Matrix)/s.time)
-		if from != "" {
-			from += "; "
-		}
-		from += fmt.Sprintf("%d×%d×%d", r.Shape.M, r.Shape.N, r.Shape.K)
+		text := fmt.Sprintf("%d×%d×%d", r.Shape.M, r.Shape.N, r.Shape.K)
 		if r.Power != nil {
-			from += fmt.Sprintf(" at %.0f W", *r.Power)
+			text += fmt.Sprintf(" at %.0f W", *r.Power)
 		}
 		if r.Clock != nil {
-			from += fmt.Sprintf(" and %.0f MHz", *r.Clock/1e6)
+			text += fmt.Sprintf(" and %.0f MHz", *r.Clock/1e6)
 		}
+		from = append(from, text)
 	}
 	if len(shares) == 0 {
 		return nil
 	}
-	v, err := middle(shares, "products for seconds: "+from)
+	v, err := middle(shares, "products for seconds: "+strings.Join(from, "; "))
 	if err != nil {
 		return err
 	}
 	b.file.Values["gemm.sustained"] = v
 	if len(shares) > 1 {
-		spread := make([]float64, len(shares))
 		for i, s := range shares {
-			spread[i] = math.Abs(v.Value/s - 1)
+			shares[i] = math.Abs(v.Value/s - 1)
 		}
-		b.file.HeldOut["gemm.sustained"] = residual(spread)
+		b.file.HeldOut["gemm.sustained"] = residual(shares)
 	}
 	return nil
 }
@@ -378,24 +365,24 @@ func middle(xs []float64, from string) (v hardware.Value, err error) {
 // attention fits prefill and decode together, for they share the fixed time.
 // The fixed time of decode steps is what matters, so it stays at its default where no decode step was timed.
 func (b *builder) attention() {
-	e := b.law(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed, roofline.AttentionRamp)
+	keys := []roofline.Constant{roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed, roofline.AttentionRamp}
 	samples := b.cold("rows of decode attention", "keys and values", AttentionDecode)
 	for _, r := range b.of(AttentionPrefill) { // bound by arithmetic
 		samples = append(samples, b.sample(r))
 	}
 	if len(b.of(AttentionDecode)) == 0 {
-		b.fit(e, samples, "prefills", roofline.AttentionFixed, roofline.AttentionMemory)
+		b.fit(samples, "prefills", keys, roofline.AttentionFixed, roofline.AttentionMemory)
 		return
 	}
-	b.fit(e, samples, "prefills and decode steps")
+	b.fit(samples, "prefills and decode steps", keys)
 }
 
 // elements fits the elementwise kernels, which read and write activations. None of them
 // computes enough to be bound by the vector units.
 func (b *builder) elements() {
 	samples := b.cold("element-wise rows", "tensors", RMSNorm, Activation)
-	b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations",
-		roofline.ElementwiseCompute)
+	keys := []roofline.Constant{roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed}
+	b.fit(samples, "norms and activations", keys, roofline.ElementwiseCompute)
 	for _, kind := range []Kind{Read, Copy} {
 		best := 0.0
 		for _, r := range b.of(kind) {
@@ -439,7 +426,7 @@ func (b *builder) links() {
 	if b.sliced(samples) {
 		keys = append(keys, roofline.OneShotSlicedShare)
 	}
-	b.fit(b.law(keys...), samples, "all-reduces", hold(samples, perGPU)...)
+	b.fit(samples, "all-reduces", keys, hold(samples, perGPU)...)
 	if b.file.Engine != Native {
 		return
 	}
@@ -484,8 +471,8 @@ func (b *builder) fusedAllReduces(samples []sample) {
 	}
 	b.byDefault(roofline.FusedAllReduceBase, b.value(roofline.OneShotBase))
 	b.byDefault(roofline.FusedAllReducePerGPU, b.value(roofline.OneShotPerGPU))
-	b.fit(b.law(roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU), samples, "all-reduces within products",
-		hold(samples, roofline.FusedAllReducePerGPU)...)
+	keys := []roofline.Constant{roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU}
+	b.fit(samples, "all-reduces within products", keys, hold(samples, roofline.FusedAllReducePerGPU)...)
 }
 
 // hold names the constant of each GPU where all samples are over one number of them.

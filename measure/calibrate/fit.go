@@ -6,9 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/mat"
+
 	"llmprof/measure/stats"
 	"llmprof/roofline"
-	"llmprof/unit"
 )
 
 // A sample is what a row saw of a kernel.
@@ -25,14 +26,12 @@ type sample struct {
 	spent [len(rests)]float64
 }
 
-// An equation says what a sample takes with certain constants, and which part of
-// that each constant accounts for: one that accounts for little cannot be read
-// off the sample.
+// An equation says what a sample takes with certain constants. It sets slopes, unless they are nil, to the derivatives of that time by the
+// logarithm of what each constant stretches: a slope is also the part of the time that the constant accounts for, and a constant that
+// accounts for little cannot be read off the sample.
 type equation struct {
-	keys  []roofline.Constant
-	parts func(p []float64, s *sample, parts []float64) (time float64)
-
-	fast func(p []float64, s *sample) (time float64) // the time alone, where parts cost more; nil for parts
+	keys []roofline.Constant
+	time func(p []float64, s *sample, slopes []float64) float64
 
 	resamples int // number of fits of an interval; 0 for the default
 
@@ -44,34 +43,24 @@ type equation struct {
 // byLaw is the time of a sample's kernel by the law of its class, on a machine whose
 // other constants are known.
 func byLaw(m *roofline.Machine, keys ...roofline.Constant) equation {
-	var list []roofline.Part
 	var last []float64
-	set := func(p []float64) { // all samples are evaluated at one point, and then at the next
-		if slices.Equal(last, p) {
-			return
-		}
-		last = append(last[:0], p...)
-		for i, k := range keys {
-			m.Set(k, p[i])
-		}
-	}
-	fast := func(p []float64, s *sample) float64 {
-		set(p)
-		return float64(m.Time(&s.kernel))
-	}
-	return equation{keys: keys, fast: fast, parts: func(p []float64, s *sample, parts []float64) float64 {
-		set(p)
-		var t unit.Seconds
-		t, list = m.Parts(&s.kernel, list[:0])
-		clear(parts)
-		for i := range list {
-			for j, k := range keys {
-				if list[i].By == k || list[i].And == k {
-					parts[j] += list[i].Time
-				}
+	return equation{keys: keys, time: func(p []float64, s *sample, slopes []float64) float64 {
+		if !slices.Equal(last, p) { // all samples are evaluated at one point, and then at the next
+			last = append(last[:0], p...)
+			for i, k := range keys {
+				m.Set(k, p[i])
 			}
 		}
-		return float64(t)
+		if slopes == nil {
+			return float64(m.Time(&s.kernel))
+		}
+		var all roofline.Slopes
+		cost := m.Cost(&s.kernel)
+		m.AddSlopes(&all, &cost)
+		for i, k := range keys {
+			slopes[i] = float64(all.By[k])
+		}
+		return float64(cost.Time)
 	}}
 }
 
@@ -83,13 +72,13 @@ type fit struct {
 	held    []bool
 	n       []int     // samples that each free constant can be read off
 	half    []float64 // half-widths of the 95 % intervals
-	errors  []float64 // error of each sample while it was left out, as a share of its time; nil where too few
+	errors  []float64 // error of each sample while it was left out, as a share of its time; of the fit itself where too few are
 }
 
 // The rules of the fit.
 const (
 	least     = 3    // samples that a constant needs to be read off
-	bearing   = 0.2  // share of a sample's time that a constant has to account for
+	bearing   = 0.2  // share of a sample's time that a constant has to account for: hardly anything smaller than what was timed is estimated
 	tenth     = 0.1  // share of what a row adds, or of what starts and ends draw, which is never more
 	intercept = 0.5  // share of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
@@ -98,6 +87,18 @@ const (
 	seed      = 20261121
 )
 
+// bearings are the shares of a sample's time that constants have to account for where that is not bearing.
+var bearings = map[roofline.Constant]float64{
+	roofline.TileEmpty: tenth, roofline.TileIdle: tenth, roofline.GEMMIdle: tenth, roofline.GEMMExposed: tenth, roofline.GEMMQuantize: tenth,
+	roofline.GEMMRow: tenth, roofline.AttentionTile: tenth, roofline.ScanChunk: tenth, roofline.GroupedPermute: tenth,
+	roofline.GroupedExpert: tenth, roofline.PowerFixed: tenth, roofline.SkinnyGEMMRow: tenth, roofline.WGMMAReload: tenth,
+	roofline.MoEDecodeReload: tenth, roofline.MoEPrefillPermute: tenth, roofline.MoEPrefillUnpermute: tenth,
+	roofline.HostStep: tenth, roofline.HostAsync: tenth, roofline.HostSequence: tenth, roofline.HostRequest: tenth, roofline.HostLaunch: tenth,
+	roofline.HostDispatch: tenth,
+	roofline.GEMMFixed:    intercept, roofline.SkinnyGEMMFixed: intercept, roofline.AttentionFixed: intercept,
+	roofline.ElementwiseFixed: intercept,
+}
+
 // solve finds the constants of an equation by the least relative errors. Errors
 // above the knee count by their size and not by its square, a smooth form of least absolute
 // deviations, so that a disturbed row weighs no more than any other. Constants on which too
@@ -105,12 +106,11 @@ const (
 // samples leave open whether they are 0.
 func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) *fit {
 	f := newFit(e, samples, start, hold)
-	for {
-		f.nearest(samples, start)
-		if f.release(start) {
+	for f.nearest(start); ; f.nearest(start) {
+		if f.hold(f.fewest(start)) {
 			continue
 		}
-		if f.bootstrap(); !f.unknown() {
+		if f.bootstrap(); !f.hold(f.unknown()) {
 			f.leaveOut()
 			return f
 		}
@@ -127,35 +127,38 @@ func newFit(e equation, samples []sample, start []float64, hold []roofline.Const
 	return f
 }
 
+// hold holds a constant, unless it is -1.
+func (f *fit) hold(k int) bool {
+	if k >= 0 {
+		f.held[k], f.half[k] = true, 0
+	}
+	return k >= 0
+}
+
 // nearest fits the free constants from start and from the other basins.
-func (f *fit) nearest(samples []sample, start []float64) {
-	begins, better, least := [][]float64{start}, loss([]float64{knee}), math.Inf(1)
+func (f *fit) nearest(start []float64) {
+	begins, better, lowest := [][]float64{start}, knee*(math.Sqrt2-1), math.Inf(1)
 	if f.basins != nil {
 		begins = append(begins, f.basins(start)...)
 	}
 	for _, begin := range begins {
-		if value, sum := f.minimize(samples, f.holding(begin, start)); sum < least-better {
-			f.value, least = value, sum
+		begin = slices.Clone(begin)
+		for i, held := range f.held {
+			if held {
+				begin[i] = start[i]
+			}
+		}
+		if value, sum := f.minimize(f.samples, begin); sum < lowest-better {
+			f.value, lowest = value, sum
 		}
 	}
 }
 
-// holding is begin with the constants that are held as they are at start.
-func (f *fit) holding(begin, start []float64) []float64 {
-	begin = slices.Clone(begin)
-	for i, held := range f.held {
-		if held {
-			begin[i] = start[i]
-		}
-	}
-	return begin
-}
-
-// unknown holds the constant whose interval is widest, if it reaches down to 0 or
+// unknown is the constant whose interval is widest, if it reaches down to 0 or
 // the constant is none that there can be: rows that something disturbed may ask for
 // any ramp. A ramp may be 0, and so may what starts and ends draw. A share above 1 is
 // left to be told of: it says that a peak is wrong.
-func (f *fit) unknown() (again bool) {
+func (f *fit) unknown() (worst int) {
 	worst, widest := -1, 0.0
 	for _, k := range f.free() {
 		c := f.keys[k]
@@ -173,10 +176,7 @@ func (f *fit) unknown() (again bool) {
 			worst, widest = k, ratio
 		}
 	}
-	if worst >= 0 {
-		f.held[worst], f.half[worst] = true, 0
-	}
-	return worst >= 0
+	return worst
 }
 
 // rampOfNone is a ramp of so few tokens that it is as good as none.
@@ -189,49 +189,38 @@ const hostOfNone, leastHost = 10e-6, 1e-6
 // drawOfNone is what starts and ends draw that is as good as nothing.
 const drawOfNone = 0.05
 
-// release counts the samples that each constant can be read off and holds the one
+// fewest counts the samples that each constant can be read off, and finds the free one
 // that has the fewest, if they are too few. A constant can be read off a sample
 // that it would be a good part of at the value that it began with, too: to come
 // out small is to be known.
-func (f *fit) release(start []float64) (again bool) {
-	clear(f.n)
-	bears := make([]bool, len(f.keys)*len(f.samples)) // index: key, then sample
-	at := func(p []float64, keys ...int) {
-		parts := make([]float64, len(f.keys))
-		for i := range f.samples {
-			t := f.parts(p, &f.samples[i], parts)
-			for _, k := range keys {
-				b := &bears[k*len(f.samples)+i]
-				*b = *b || parts[k] >= f.bears(k)*t
-			}
-		}
-	}
-	all := make([]int, len(f.keys))
-	for k := range all {
-		all[k] = k
-	}
-	at(f.value, all...)
+func (f *fit) fewest(start []float64) (worst int) {
+	worst = -1
 	for k := range f.keys {
 		begun := slices.Clone(f.value)
-		if begun[k] = start[k]; begun[k] != f.value[k] {
-			at(begun, k)
-		}
-		for _, b := range bears[k*len(f.samples):][:len(f.samples)] {
-			if b {
+		begun[k] = start[k]
+		shown := make([]bool, len(f.samples))
+		f.show(shown, k, f.bears(k), f.value)
+		f.show(shown, k, f.bears(k), begun)
+		f.n[k] = 0
+		for _, ok := range shown {
+			if ok {
 				f.n[k]++
 			}
 		}
-	}
-	worst := -1
-	for k := range f.keys {
 		if !f.held[k] && f.n[k] < least && (worst < 0 || f.n[k] < f.n[worst]) {
 			worst = k
 		}
 	}
-	if worst >= 0 {
-		f.held[worst] = true
+	return worst
+}
+
+// show marks the samples of whose time constant k accounts for a share at p.
+func (f *fit) show(shown []bool, k int, share float64, p []float64) {
+	slopes := make([]float64, len(f.keys))
+	for i := range shown {
+		t := f.time(p, &f.samples[i], slopes)
+		shown[i] = shown[i] || slopes[k] > 0 && slopes[k] >= share*t
 	}
-	return worst >= 0
 }
 
 // bears is the share of a sample's time from which a constant can be read off it.
@@ -243,18 +232,7 @@ func (f *fit) bears(k int) float64 {
 	if c == roofline.GEMMFixed && f.samples[0].point != nil { // whole steps have GEMMs of all sizes
 		return bearing
 	}
-	switch c {
-	case roofline.TileEmpty, roofline.TileIdle, roofline.GEMMIdle, roofline.GEMMExposed, roofline.GEMMQuantize, roofline.GEMMRow,
-		roofline.AttentionTile, roofline.ScanChunk, roofline.GroupedPermute, roofline.GroupedExpert:
-		return tenth
-	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute,
-		roofline.MoEPrefillUnpermute,
-		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch:
-		return tenth
-	case roofline.GEMMFixed, roofline.SkinnyGEMMFixed, roofline.AttentionFixed, roofline.ElementwiseFixed:
-		return intercept
-	}
-	return bearing // hardly anything is estimated that is smaller than what was timed
+	return cmp.Or(bearings[c], bearing)
 }
 
 func (f *fit) free() (at []int) {
@@ -266,39 +244,101 @@ func (f *fit) free() (at []int) {
 	return at
 }
 
+// The rules of the descent.
+const (
+	mostSteps   = 100   // most steps of a descent
+	converged   = 1e-9  // relative decrease of the loss at which a descent ends
+	mostDamping = 1e8   // damping at which a descent gives up
+	weakest     = 1e-12 // added to the curvature, so that a constant without samples has one
+	farthest    = 1.0   // most that a step changes a logarithm
+)
+
 // minimize fits the free constants to samples, in their logarithms, so that none
-// becomes negative.
-func (f *fit) minimize(samples []sample, start []float64) (value []float64, loss float64) {
+// becomes negative, by iteratively reweighted least squares (Holland and Welsch 1977). Each step is damped
+// as by Levenberg and Marquardt until it lowers the loss. A constant on which no sample depends stays as it is.
+func (f *fit) minimize(samples []sample, start []float64) (value []float64, sum float64) {
 	free := f.free()
 	value = slices.Clone(start)
 	if len(free) == 0 || len(samples) == 0 {
 		return value, 0
 	}
-	parts := make([]float64, len(f.keys))
-	trial := slices.Clone(start)
-	d := descent{n: len(samples), residuals: func(x, r []float64) {
-		for i, at := range free {
-			trial[at] = math.Exp(x[i])
-		}
-		for i := range samples {
-			var t float64
-			if f.fast != nil {
-				t = f.fast(trial, &samples[i])
-			} else {
-				t = f.parts(trial, &samples[i], parts)
+	for _, at := range free {
+		value[at] = max(value[at], 1e-12)
+	}
+	sum = f.loss(samples, value)
+	damping := 1e-3
+	for range mostSteps {
+		before := sum
+		curvature, gradient := f.normal(samples, value, free)
+		for ; damping < mostDamping; damping *= 4 {
+			trial := slices.Clone(value)
+			for i, step := range newton(curvature, gradient, damping) {
+				trial[free[i]] *= math.Exp(min(max(step, -farthest), farthest))
 			}
-			r[i] = math.Log(t / samples[i].time)
+			if l := f.loss(samples, trial); l < sum {
+				value, sum = trial, l
+				break
+			}
 		}
-	}}
-	x := make([]float64, len(free))
-	for i, at := range free {
-		x[i] = math.Log(max(start[at], 1e-12))
+		if before-sum <= converged*before {
+			break
+		}
+		damping = max(damping/10, 1e-9)
 	}
-	x, loss = d.from(x)
-	for i, at := range free {
-		value[at] = math.Exp(x[i])
+	return value, sum
+}
+
+// off is the logarithm of how far the equation misses a sample.
+func (e *equation) off(p []float64, s *sample, slopes []float64) (r, time float64) {
+	time = e.time(p, s, slopes)
+	return math.Log(time / s.time), time
+}
+
+// loss is √(r²+knee²)-knee in sum, r being the logarithm of how far a sample is missed.
+func (e *equation) loss(samples []sample, p []float64) (sum float64) {
+	for i := range samples {
+		r, _ := e.off(p, &samples[i], nil)
+		sum += math.Hypot(r, knee) - knee
 	}
-	return value, loss
+	return sum
+}
+
+// normal is the weighted normal matrix of the samples, and the gradient of their loss, by the logarithms of the free constants. A share
+// of a peak that is larger makes a time shorter.
+func (e *equation) normal(samples []sample, p []float64, free []int) (curvature *mat.SymDense, gradient *mat.VecDense) {
+	curvature, gradient = mat.NewSymDense(len(free), nil), mat.NewVecDense(len(free), nil)
+	slopes, row := make([]float64, len(p)), mat.NewVecDense(len(free), nil)
+	for i := range samples {
+		r, time := e.off(p, &samples[i], slopes)
+		for a, k := range free {
+			slope := slopes[k] / time
+			if e.keys[k].Info().Quantity == roofline.Share {
+				slope = -slope
+			}
+			row.SetVec(a, slope)
+		}
+		weight := 1 / math.Hypot(r, knee)
+		curvature.SymRankOne(curvature, weight, row)
+		gradient.AddScaledVec(gradient, weight*r, row)
+	}
+	return curvature, gradient
+}
+
+// newton is a damped step down the gradient; nil where the matrix has no inverse.
+func newton(curvature *mat.SymDense, gradient *mat.VecDense, damping float64) []float64 {
+	k := gradient.Len()
+	damped := mat.NewSymDense(k, nil)
+	damped.CopySym(curvature)
+	for i := range k {
+		damped.SetSym(i, i, curvature.At(i, i)*(1+damping)+weakest)
+	}
+	var c mat.Cholesky
+	var step mat.VecDense
+	if !c.Factorize(damped) || c.SolveVecTo(&step, gradient) != nil {
+		return nil
+	}
+	step.ScaleVec(-1, &step)
+	return step.RawVector().Data
 }
 
 // bootstrap fits samples drawn from the samples with replacement (Efron 1979), and
@@ -331,57 +371,52 @@ func (f *fit) bootstrap() {
 
 // leaveOut predicts each third of the samples by constants fitted to the others.
 func (f *fit) leaveOut() {
+	f.errors = f.errorsOf(f.value, f.samples)
 	if len(f.samples) < folds*least {
 		return
 	}
-	f.errors = make([]float64, len(f.samples))
-	parts := make([]float64, len(f.keys))
 	for fold := range folds {
-		var kept []sample
-		for i := range f.samples {
-			if i%folds != fold {
-				kept = append(kept, f.samples[i])
+		var kept, left []sample
+		for i, s := range f.samples {
+			if i%folds == fold {
+				left = append(left, s)
+			} else {
+				kept = append(kept, s)
 			}
 		}
 		value, _ := f.minimize(kept, f.value)
-		for i := fold; i < len(f.samples); i += folds {
-			f.errors[i] = math.Abs(f.parts(value, &f.samples[i], parts)/f.samples[i].time - 1)
+		for i, off := range f.errorsOf(value, left) {
+			f.errors[fold+i*folds] = off
 		}
 	}
 }
 
-// heldOut gives the errors of the samples that constant k bounds, in order; of all
-// samples where it bounds none any more. Where too few samples could be left out,
-// they are the errors of the fit itself.
-func (f *fit) heldOut(k int) []float64 {
-	errs := f.errors
-	if errs == nil {
-		errs = f.errorsOf(f.samples)
-	}
-	return slices.Sorted(slices.Values(f.boundBy(k, bearing, f.samples, errs)))
-}
-
 // errorsOf is by how much each sample's time is missed, as a share of it.
-func (f *fit) errorsOf(samples []sample) []float64 {
-	parts := make([]float64, len(f.keys))
+func (e *equation) errorsOf(p []float64, samples []sample) []float64 {
 	out := make([]float64, len(samples))
 	for i := range samples {
-		out[i] = math.Abs(f.parts(f.value, &samples[i], parts)/samples[i].time - 1)
+		out[i] = math.Abs(e.time(p, &samples[i], nil)/samples[i].time - 1)
 	}
 	return out
 }
 
-// boundBy returns the errors of those samples of whose time a constant accounts for a share, and of all
+// heldOut gives the errors of the samples that constant k bounds, in order; of all
+// samples where it bounds none any more.
+func (f *fit) heldOut(k int) []float64 { return f.boundBy(k, bearing) }
+
+// boundBy returns the errors, in order, of those samples of whose time a constant accounts for a share, and of all
 // samples where there are none.
-func (f *fit) boundBy(k int, share float64, samples []sample, errs []float64) (out []float64) {
-	parts := make([]float64, len(f.keys))
-	for i := range samples {
-		if t := f.parts(f.value, &samples[i], parts); parts[k] > 0 && parts[k] >= share*t {
-			out = append(out, errs[i])
+func (f *fit) boundBy(k int, share float64) (out []float64) {
+	shown := make([]bool, len(f.samples))
+	f.show(shown, k, share, f.value)
+	for i, ok := range shown {
+		if ok {
+			out = append(out, f.errors[i])
 		}
 	}
 	if len(out) == 0 {
-		return errs
+		out = slices.Clone(f.errors)
 	}
+	slices.Sort(out)
 	return out
 }

@@ -204,54 +204,48 @@ func (b *builder) drawing(samples []sample, what string) []sample {
 func (b *builder) section(name string, samples []sample, what string, held ...roofline.Constant) {
 	keys, hold := b.begin(name, samples)
 	hold = append(hold, held...)
-	law := b.law(keys...)
+	law, start := b.law(keys...), b.values(keys)
 	law.resamples = fewResamples
-	start := make([]float64, len(keys))
-	for i, c := range keys {
-		start[i] = b.value(c)
-	}
 	var halves [2][]sample
-	for i := range samples {
-		h := samples[i].half()
-		halves[h] = append(halves[h], samples[i])
+	for _, s := range samples {
+		halves[s.half()] = append(halves[s.half()], s)
 	}
 	law = rested(law, thin(halves[0]), start, hold)
-	first := fitHalf(law, thin(halves[0]), start, hold)
 	whole := solve(law, thin(samples), start, hold...)
 	if whole.unslowed() {
 		b.section(name, b.atOneRate(samples, what), what, held...)
 		return
 	}
 	for k, c := range keys {
-		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows depend on it
+		switch impossible := c.Relative() && whole.value[k] > 1 && c.Info().Base != roofline.None; { // few rows depend on it
+		case slices.Contains(hold, c):
+			continue
+		case impossible:
 			base, value := b.standIn(c)
 			b.file.Values[c.String()] = hardware.Value{Value: value, From: "default: " + base.String()}
-			b.section(name, samples, what, append(hold, c)...)
-			return
-		}
-	}
-	for k, c := range keys {
-		if whole.held[k] && !slices.Contains(hold, c) && b.noDefault(c) {
+		case whole.held[k] && b.noDefault(c):
 			b.file.Values[c.String()] = hardware.Value{}
-			b.section(name, samples, what, append(hold, c)...)
-			return
+		default:
+			continue
 		}
+		b.section(name, samples, what, append(hold, c)...)
+		return
 	}
 	b.put(whole, what)
-	fitted, left := whole.errorsOf(samples), first.errorsOf(halves[1])
+	left := newFit(law, thin(halves[0]), start, hold)
+	left.nearest(start)
+	left.samples, left.errors = halves[1], left.errorsOf(left.value, halves[1])
 	for k, c := range keys {
 		if v := b.file.Values[c.String()]; v.N > 0 {
 			v.From = fmt.Sprintf("%d of %d %s", len(whole.samples), len(samples), what)
 			b.file.Values[c.String()] = v
 			if c.Relative() {
-				b.file.HeldOut[c.String()] = residual(first.boundBy(k, 0.5, halves[1], left))
+				b.file.HeldOut[c.String()] = residual(left.boundBy(k, 0.5))
 			}
 		}
 	}
-	slices.Sort(fitted)
-	r := residual(left)
-	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50),
-		HeldOut: r.N, Median: r.Median, P90: r.P90}
+	fitted, r := slices.Sorted(slices.Values(whole.errorsOf(whole.value, samples))), residual(left.errors)
+	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: r.N, Median: r.Median, P90: r.P90}
 }
 
 // begin gives the constants of a section a first value where they have none, and returns
@@ -345,13 +339,6 @@ func (s *sample) half() int {
 		fmt.Fprint(h, k.Class, k.Work, k.Shape)
 	}
 	return int(h.Sum32()>>7) & 1
-}
-
-// fitHalf fits samples without computing an interval.
-func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Constant) *fit {
-	f := newFit(e, samples, start, hold)
-	f.nearest(samples, start)
-	return f
 }
 
 // residual is the median and the 90th percentile of errors.

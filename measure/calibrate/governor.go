@@ -50,14 +50,15 @@ func inTurn(samples []sample) {
 
 // rested is a law of products with the rest between two rows that explains samples best.
 func rested(law equation, samples []sample, start []float64, hold []roofline.Constant) equation {
-	best, least := governed(law, 0), math.Inf(1)
+	best, lowest := governed(law, 0), math.Inf(1)
 	if !slices.ContainsFunc(samples, func(s sample) bool { return s.inTurn }) || !slices.Contains(law.keys, roofline.GEMMSustained) {
 		return best
 	}
 	for r := range rests {
-		of := governed(law, r)
-		if sum := loss(fitHalf(of, samples, start, hold).errorsOf(samples)); sum < least {
-			best, least = of, sum
+		f := newFit(governed(law, r), samples, start, hold)
+		f.nearest(start)
+		if sum := f.loss(samples, f.value); sum < lowest {
+			best, lowest = f.equation, sum
 		}
 	}
 	return best
@@ -70,34 +71,29 @@ func governed(law equation, rest int) equation {
 	if burst < 0 || held < 0 {
 		return law
 	}
-	slow := make([]float64, len(law.keys))
-	slower := func(p []float64) []float64 {
-		copy(slow, p)
-		slow[burst] = p[held]
-		return slow
-	}
-	late := make([]float64, len(law.keys))
+	slow, late := make([]float64, len(law.keys)), make([]float64, len(law.keys))
 	out := law
-	out.fast = func(p []float64, s *sample) float64 {
-		fast := law.fast(p, s)
-		if share := s.atBurst(fast, rest); share < 1 {
-			return share*fast + (1-share)*law.fast(slower(p), s)
-		}
-		return fast
-	}
-	out.parts = func(p []float64, s *sample, parts []float64) float64 {
-		time := law.parts(p, s, parts)
+	out.time = func(p []float64, s *sample, slopes []float64) float64 {
+		time := law.time(p, s, slopes)
 		share := s.atBurst(time, rest)
 		if share == 1 {
 			return time
 		}
-		time = share*time + (1-share)*law.parts(slower(p), s, late)
-		for i := range parts {
-			parts[i] = share*parts[i] + (1-share)*late[i]
+		copy(slow, p)
+		slow[burst] = p[held]
+		if slopes == nil {
+			return share*time + (1-share)*law.time(slow, s, nil)
 		}
-		parts[held] += (1 - share) * late[burst]
-		parts[burst] -= (1 - share) * late[burst]
-		return time
+		slower := law.time(slow, s, late)
+		late[burst], late[held] = 0, late[burst]
+		early := share
+		if share > 0 { // longer calls leave fewer of them to the burst
+			early += (1 + share) * (slower/time - 1)
+		}
+		for i := range slopes {
+			slopes[i] = early*slopes[i] + (1-share)*late[i]
+		}
+		return share*time + (1-share)*slower
 	}
 	out.basins = func(start []float64) [][]float64 { // a rate that is held back and one that is not explain most rows alike
 		other := slices.Clone(start)

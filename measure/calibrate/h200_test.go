@@ -250,16 +250,9 @@ func TestMixturesOfH200(t *testing.T) {
 }
 
 // missed are the errors of an equation that is fitted to samples, as shares of their times, in order.
-func missed(t *testing.T, e equation, samples []sample, start []float64) []float64 {
-	t.Helper()
+func missed(e equation, samples []sample, start []float64) []float64 {
 	f := solve(e, samples, start)
-	var errs []float64
-	parts := make([]float64, len(start))
-	for i := range samples {
-		errs = append(errs, math.Abs(e.parts(f.value, &samples[i], parts)/samples[i].time-1))
-	}
-	slices.Sort(errs)
-	return errs
+	return slices.Sorted(slices.Values(f.errorsOf(f.value, samples)))
 }
 
 // TestSkinnyRows checks that what each row adds is seen in the products of few rows that
@@ -274,7 +267,7 @@ func TestSkinnyRows(t *testing.T) {
 				samples = append(samples, sample{time: r.Median, kernel: p.kernel(b.gpu, skinny)})
 			}
 		}
-		return stats.Percentile(missed(t, ofH200(t, keys...), samples, []float64{0.8, start, 3e-6}), 50)
+		return stats.Percentile(missed(ofH200(t, keys...), samples, []float64{0.8, start, 3e-6}), 50)
 	}
 	with := median(engine.SkinnyRows, skinnyRow, roofline.SkinnyGEMMMemory, roofline.SkinnyGEMMRow, roofline.SkinnyGEMMFixed)
 	without := median(0, 0.8, roofline.GEMMMemory, roofline.GEMMCompute, roofline.GEMMFixed)
@@ -305,15 +298,19 @@ func TestFormOfExperts(t *testing.T) {
 			}
 			samples = append(samples, s)
 		}
-		e := equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
+		e := equation{keys: keys, time: func(p []float64, s *sample, slopes []float64) float64 {
 			k := &s.kernel
-			clear(parts)
-			parts[0], parts[1] = float64(k.Work.Weights+k.Reread)/(p[0]*h200Bandwidth), float64(k.Work.FLOPs)/(p[1]*h200Peak)
-			parts[2], parts[3] = p[2]*float64(k.Permuted)/h200Bandwidth, p[3]*float64(k.Unpermuted)/h200Bandwidth
-			most := max(parts[0], parts[1])
-			return 3.9e-6 + most*math.Pow(math.Pow(parts[0]/most, power)+math.Pow(parts[1]/most, power), 1/power) + parts[2] + parts[3]
+			memory, compute := float64(k.Work.Weights+k.Reread)/(p[0]*h200Bandwidth), float64(k.Work.FLOPs)/(p[1]*h200Peak)
+			permute, unpermute := p[2]*float64(k.Permuted)/h200Bandwidth, p[3]*float64(k.Unpermuted)/h200Bandwidth
+			most := max(memory, compute)
+			both := most * math.Pow(math.Pow(memory/most, power)+math.Pow(compute/most, power), 1/power)
+			if slopes != nil {
+				slopes[0], slopes[1] = both*math.Pow(memory/both, power), both*math.Pow(compute/both, power)
+				slopes[2], slopes[3] = permute, unpermute
+			}
+			return 3.9e-6 + both + permute + unpermute
 		}}
-		errs := missed(t, e, samples, []float64{0.85, 0.7, 2, 3})
+		errs := missed(e, samples, []float64{0.85, 0.7, 2, 3})
 		median, p90 := stats.Percentile(errs, 50), stats.Percentile(errs, 90)
 		t.Logf("weights again %v, power %v: %.1f %%, %.1f %% for nine in ten", again, power, 100*median, 100*p90)
 		return p90

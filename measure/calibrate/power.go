@@ -40,28 +40,33 @@ type drawing struct {
 	held   bool    // The power limit held the GPU: at its full clocks it would draw the limit or more.
 }
 
-// draws is the power of a call, above waiting and as a share of the rest.
+// draws is the power of a call, above waiting and as a share of the rest. A row that the power limit held says no more than that: it
+// draws the whole, of which each constant accounts for its part.
 func draws(keys ...roofline.Constant) equation {
-	return equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
+	return equation{keys: keys, time: func(p []float64, s *sample, slopes []float64) float64 {
 		d := &s.drawing
-		clear(parts)
 		bytes, chip := energy.Split(p[d.of], p[0])
 		if d.links {
 			bytes, chip = p[d.of], 0
 		}
-		parts[d.of] = (bytes + chip/d.fall) * d.moves
-		parts[len(p)-1] += p[len(p)-1] * d.fixed
-		sum := d.matrix / d.fall
-		for _, part := range parts {
-			sum += part
+		fixed := p[len(p)-1] * d.fixed
+		sum := d.matrix/d.fall + (bytes+chip/d.fall)*d.moves + fixed
+		over := 1.0
+		if d.held {
+			over = max(sum, 1)
 		}
-		if d.held && sum > 1 { // The row says no more than that.
-			for i := range parts {
-				parts[i] /= sum
+		if slopes != nil {
+			clear(slopes)
+			slopes[len(p)-1] = fixed / over
+			slopes[0] = bytes * d.moves / over
+			if chip > 0 { // the memory draws all that it can, and the multiprocessors draw the rest
+				slopes[0] *= 1 - 1/d.fall
+				slopes[d.of] += p[d.of] / d.fall * d.moves / over
+			} else {
+				slopes[0], slopes[d.of] = 0, slopes[0]
 			}
-			return 1
 		}
-		return sum
+		return sum / over
 	}}
 }
 
@@ -106,7 +111,7 @@ func (b *builder) power(m *Machine) error {
 		}
 	}
 	defaults()
-	b.fit(draws(d.keys...), samples, "runs for their power")
+	b.solve(draws(d.keys...), samples, "runs for their power")
 	for _, c := range d.keys {
 		if v := b.file.Values[c.String()]; !c.Valid(v.Value) {
 			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value,

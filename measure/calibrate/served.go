@@ -88,22 +88,22 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	for i, k := range keys {
 		start[i] = v.base.Constants[k]
 	}
-	e := equation{keys: keys, parts: v.parts(keys), fast: v.fast(keys), resamples: fewResamples, basins: slowHosts(keys)}
-	f, refused := solvePossible(e, samples, start)
+	f, refused := solvePossible(v.equation(keys), samples, start)
 	return s.file(g, v, f, refused)
 }
 
-// solvePossible holds constants at their start that come out as none that there can be, one after the other. Prompts whose
-// time differs from one to the next, as those that wait for the host, may ask for any share of the peak.
+// solvePossible holds constants at their start that come out as none that there can be, one after the other, and returns what they came
+// out as. Prompts whose time differs from one to the next, as those that wait for the host, may ask for any share of the peak.
 func solvePossible(e equation, samples []sample, start []float64) (f *fit, refused map[roofline.Constant]float64) {
 	refused = map[roofline.Constant]float64{}
 	for {
 		f = solve(e, samples, start, slices.Collect(maps.Keys(refused))...)
-		i := f.impossible()
+		i := slices.IndexFunc(f.free(), func(k int) bool { return !f.keys[k].Valid(f.value[k]) })
 		if i < 0 {
 			return f, refused
 		}
-		refused[f.keys[i]] = f.value[i]
+		k := f.free()[i]
+		refused[f.keys[k]] = f.value[k]
 	}
 }
 
@@ -125,16 +125,6 @@ func slowHosts(keys []roofline.Constant) func(start []float64) [][]float64 {
 		}
 		return all
 	}
-}
-
-// impossible is the first constant that comes out as none that there can be; -1 for none.
-func (f *fit) impossible() int {
-	for i, k := range f.keys {
-		if !f.held[i] && !k.Valid(f.value[i]) {
-			return i
-		}
-	}
-	return -1
 }
 
 // file puts the constants into a calibration. Refused are the values of those that came out as none that there can be.

@@ -51,15 +51,19 @@ func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, er
 	if err != nil {
 		return 0, err
 	}
-	return p.time(of)
+	t, err := p.time(of, nil)
+	return t, err
 }
 
-func (p *ServedPoint) time(of *analytic.Predictor) (unit.Seconds, error) {
+// time is what is predicted of a point, and the derivatives of that if slopes are not nil.
+func (p *ServedPoint) time(of *analytic.Predictor, slopes *roofline.Slopes) (unit.Seconds, error) {
 	if !p.First {
-		return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
+		if slopes == nil {
+			return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
+		}
+		return of.StepSlopes(slopes, float64(p.Batch), 1, float64(p.Context), 1), nil
 	}
-	e, err := of.Predict(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1})
-	return e.TTFT.Expected, err
+	return of.FirstToken(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1}, slopes)
 }
 
 // mostBelowFloor is the share of points that may be faster than the floor because their client was
@@ -140,18 +144,15 @@ func (v *evaluator) priced() (map[roofline.Constant]bool, error) {
 	}
 	m := roofline.NewMachine(peaks, &v.base.Constants)
 	all := map[roofline.Constant]bool{}
-	var parts []roofline.Part
-	for i := range v.s.Points {
-		p := &v.s.Points[i]
+	for _, p := range v.s.Points {
 		s := of.Step(float64(p.Batch), 1, float64(p.Context), 1)
 		if p.First {
 			s = of.Step(1, float64(p.Context), 0, 1)
 		}
 		of.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
 			for i := range l.Kernels {
-				_, parts = m.Parts(&l.Kernels[i].Kernel, parts[:0])
-				for _, x := range parts {
-					all[x.By], all[x.And] = true, true
+				for _, c := range m.Depends(&l.Kernels[i].Kernel) {
+					all[c] = true
 				}
 			}
 		})
@@ -225,37 +226,42 @@ func (v *evaluator) sustained(compute float64) float64 {
 	return b[roofline.GEMMSustained] * compute / b[roofline.GEMMCompute]
 }
 
-// fast is the time of a sample with some constants. A fit tries constants that cannot be too: with these it takes for ever.
-func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) float64 {
-	return func(p []float64, s *sample) float64 {
-		t, err := v.time(v.with(keys, p), s.point)
+// equation is the time of a sample. A fit tries constants that cannot be too: with these it takes for ever. Of what depends on constants
+// that follow from others by with, these account.
+func (v *evaluator) equation(keys []roofline.Constant) equation {
+	at := func(k roofline.Constant) int { return slices.Index(keys, k) }
+	follow := map[roofline.Constant]int{roofline.GEMMSustained: at(roofline.GEMMCompute)}
+	if at(roofline.HostDispatch) < 0 {
+		follow[roofline.HostDispatch] = at(roofline.HostLaunch)
+	}
+	time := func(p []float64, s *sample, slopes []float64) float64 {
+		clear(slopes)
+		of, err := v.predictor(v.with(keys, p))
 		if err != nil {
 			return 1e6
 		}
+		var all *roofline.Slopes
+		if slopes != nil {
+			all = &roofline.Slopes{}
+		}
+		t, err := s.point.time(of, all)
+		if err != nil {
+			return 1e6
+		}
+		for i, k := range keys {
+			switch {
+			case slopes == nil:
+			case k == roofline.HostAsync && s.point.First: // the way of a request is no shorter: the two cannot be distinguished
+			case !k.Relative() || p[i] <= 1:
+				slopes[i] = float64(all.By[k])
+			}
+		}
+		for k, i := range follow {
+			if slopes != nil && i >= 0 && slopes[i] > 0 {
+				slopes[i] += float64(all.By[k])
+			}
+		}
 		return float64(t)
 	}
-}
-
-// nudge is by how much a constant is moved to see what it accounts for.
-const nudge = 0.02
-
-// parts also gives what each constant accounts for: the time by which the sample is longer
-// where the constant is worse, over how much worse it is.
-func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample, parts []float64) float64 {
-	fast := v.fast(keys)
-	return func(p []float64, s *sample, parts []float64) float64 {
-		t := fast(p, s)
-		moved := slices.Clone(p)
-		for i, k := range keys {
-			moved[i] = p[i] * (1 + nudge)
-			if k.Relative() {
-				moved[i] = min(p[i], 1) / (1 + nudge)
-			}
-			if parts[i] = (fast(moved, s) - t) / nudge; s.point.First && k == roofline.HostAsync {
-				parts[i] = 0 // the way of a request is no shorter: the two cannot be distinguished
-			}
-			moved[i] = p[i]
-		}
-		return t
-	}
+	return equation{keys: keys, time: time, resamples: fewResamples, basins: slowHosts(keys)}
 }
