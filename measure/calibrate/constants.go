@@ -156,7 +156,7 @@ func (b *builder) put(f *fit, what string) {
 // keep says why a constant has the default of the GPU's generation.
 func (b *builder) keep(c roofline.Constant, why string, args ...any) {
 	v := b.file.Values[c.String()]
-	v.From = "default for " + string(b.gpu.Generation) + ": " + fmt.Sprintf(why, args...)
+	v.From = "default for " + b.gpu.Generation + ": " + fmt.Sprintf(why, args...)
 	b.file.Values[c.String()] = v
 }
 

@@ -245,7 +245,8 @@ func (b *builder) section(name string, samples []sample, what string, held ...ro
 		}
 	}
 	fitted, r := slices.Sorted(slices.Values(whole.errorsOf(whole.value, samples))), residual(left.errors)
-	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: r.N, Median: r.Median, P90: r.P90}
+	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: r.N, Median: r.Median,
+		P90: r.P90}
 }
 
 // begin gives the constants of a section a first value where they have none, and returns
