@@ -3,13 +3,13 @@ package analytic_test
 import (
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -46,10 +46,7 @@ const leastEnd = 0.995
 // draws more.
 func TestLongerPromptsTakeNoLess(t *testing.T) {
 	d := newDraw(t, 7)
-	count := 2000
-	if os.Getenv("LLMPROF_TEST_LONG") != "" {
-		count = 40000
-	}
+	count := testkit.Cases(1000, 40_000)
 	for n := range count {
 		c := d.next()
 		p, w := prepared(t, c), c.Workload

@@ -34,7 +34,7 @@ func answer(r *Result, top, perGPU int) (all []string) {
 
 // What is shown of a search for the best rows is what is shown of one for all rows.
 func TestTopOfAll(t *testing.T) {
-	topOfAll(t, rand.New(rand.NewPCG(3, 17)), testkit.Cases(6, 60), drawLoad)
+	topOfAll(t, rand.New(rand.NewPCG(3, 17)), testkit.Cases(4, 60), drawLoad)
 }
 
 // So it is of clients that wait for their answers, with targets near what cards reach.

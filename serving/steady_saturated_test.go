@@ -70,9 +70,7 @@ func TestSteadyOfFullCache(t *testing.T) {
 		{"llama3.1-8b", "a100", "tensorrt-llm-max-utilization", 100000, Fixed(700), Fixed(700), 0},
 		{"llama3.1-70b", "h200", "tensorrt-llm", 0, Fixed(1024), Fixed(900), 0},
 	}
-	if testkit.Brief() {
-		all = all[:2]
-	}
+	all = all[:testkit.Cases(2, len(all))]
 	for _, x := range all {
 		t.Run(fmt.Sprintf("%s %s %s %v+%v", x.model, x.gpu, x.scheduler, &x.prompt, &x.gen), func(t *testing.T) { x.agrees(t) })
 	}
@@ -131,7 +129,7 @@ func TestSteadyRefusesPreemption(t *testing.T) {
 
 // Where the numbers of sequences that are likely end between the least and the most that fit, some wait all the same.
 func TestFittingBeyondLikelyNumbers(t *testing.T) {
-	for _, tokens := range []int{20000, 30000, 60000, 100000, 200000} {
+	for _, tokens := range []int{60000, 20000, 30000, 100000, 200000}[:testkit.Cases(2, 5)] {
 		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442},
 			Lengths{Kind: "uniform", Low: 52, High: 857}, 0}
 		all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)

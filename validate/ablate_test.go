@@ -70,7 +70,7 @@ func TestIdealIsFaster(t *testing.T) {
 			}
 		})
 		for i := range rows {
-			if testkit.Brief() && k != roofline.None && i%24 != int(k)%24 {
+			if every := testkit.Cases(48, 1); k != roofline.None && i%every != int(k)%every {
 				continue
 			}
 			r := &rows[i]
@@ -95,8 +95,14 @@ func TestIdealIsFaster(t *testing.T) {
 
 // TestAblate holds an effect to scoring the rows anew with the constant changed.
 func TestAblate(t *testing.T) {
+	var some []Observation
+	for i, o := range embedded(t) {
+		if i%testkit.Cases(8, 1) == 0 {
+			some = append(some, o)
+		}
+	}
 	s := scorer(t)
-	score := s.Score(embedded(t))
+	score := s.Score(some)
 	each, all, err := s.Ablate(score.Rows)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +134,7 @@ func TestAblate(t *testing.T) {
 		}
 	}
 	summary := map[Metric]map[bool]Summary{}
-	for _, sum := range Summarize(other.Score(embedded(t)).Rows) {
+	for _, sum := range Summarize(other.Score(some).Rows) {
 		if summary[sum.Metric] == nil {
 			summary[sum.Metric] = map[bool]Summary{}
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"llmprof/analytic"
@@ -12,6 +11,7 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -93,10 +93,7 @@ func (f *fitting) memory(w operator.Workload) operator.Memory {
 // TestMaxBatch holds that a batch fits if it is no larger than the largest one that does, also where it takes the memory to the last byte,
 // and that longer prompts and answers leave no room for a larger one. LLMPROF_TEST_LONG=1 draws more.
 func TestMaxBatch(t *testing.T) {
-	count := 10000
-	if os.Getenv("LLMPROF_TEST_LONG") != "" {
-		count = 500000
-	}
+	count := testkit.Cases(10_000, 500_000)
 	d := newFittings(t, 1)
 	failures := 0
 	for i := range count {

@@ -71,10 +71,7 @@ func TestEveryEntry(t *testing.T) {
 	}
 	all, err := models.Load(llmprof.ModelsJSON)
 	testkit.Must(t, err)
-	step := 1
-	if testkit.Brief() {
-		step = 5
-	}
+	step := testkit.Cases(5, 1)
 	for name := range slices.Chunk(all.Names(), step) {
 		one(name[0], "h200")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"llmprof/internal/testkit"
 	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
@@ -57,7 +58,7 @@ func chromiumPath() string {
 // longInBrowser skips a test in Chromium that the short run leaves out. There, TestReportInBrowser opens reports.
 func longInBrowser(t *testing.T) {
 	t.Helper()
-	if os.Getenv("LLMPROF_TEST_LONG") == "" {
+	if testkit.Brief() {
 		t.Skip("LLMPROF_TEST_LONG=1 opens the page in a browser")
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,12 +8,14 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"llmprof/internal/testkit"
 )
 
 // A measurement of the page runs a real engine, tells how it goes, stops when it is told to, and its result
 // stands over what is predicted.
 func TestPageMeasures(t *testing.T) {
-	if os.Getenv("LLMPROF_TEST_LONG") == "" {
+	if testkit.Brief() {
 		t.Skip("LLMPROF_TEST_LONG=1 measures from the page")
 	}
 	results := t.TempDir()

@@ -122,16 +122,17 @@ func of(path ...string) func(map[string]any) any {
 // TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command
 // says how many they are and how it goes on.
 func TestInterruptedSweep(t *testing.T) {
+	prompts := testkit.Cases(400, 4000)
 	for form, rows := range map[string]func(file string) (int, error){"csv": linesOf, "parquet": parquetRows} {
 		file := filepath.Join(t.TempDir(), "rows."+form)
 		stop := make(chan struct{})
 		go interruptOnceLarge(file, 1<<20, stop)
 		var out, errs bytes.Buffer
-		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file}, nil,
-			&out, &errs, os.Getenv)
+		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len",
+			fmt.Sprintf("1..%d", prompts), "-o", file}, nil, &out, &errs, os.Getenv)
 		close(stop)
-		said := regexp.MustCompile(`(\d+) of 2048000 points were answered, and .* with --from (\d+) `).FindStringSubmatch(errs.String())
-		if code != 130 || said == nil || said[1] != said[2] {
+		said := regexp.MustCompile(`(\d+) of (\d+) points were answered, and .* with --from (\d+) `).FindStringSubmatch(errs.String())
+		if code != 130 || said == nil || said[1] != said[3] || said[2] != strconv.Itoa(512*prompts) {
 			t.Errorf("%s: exit %d: %s", form, code, errs.String())
 			continue
 		}
@@ -140,13 +141,13 @@ func TestInterruptedSweep(t *testing.T) {
 			t.Errorf("%s: the file has %d rows, and %d are said to be: %v", form, got, want, err)
 		}
 		if form == "csv" {
-			goesOn(t, file, want)
+			goesOn(t, file, want, prompts)
 		}
 	}
 }
 
 // goesOn sees that an interrupted sweep goes on from its last whole row, and from no other.
-func goesOn(t *testing.T, file string, done int) {
+func goesOn(t *testing.T, file string, done, prompts int) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	testkit.Must(t, err)
@@ -157,13 +158,13 @@ func goesOn(t *testing.T, file string, done int) {
 		want string
 	}{{done + 1, "--from " + strconv.Itoa(done)}, {done, ""}} {
 		var out, errs bytes.Buffer
-		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file,
-			"--from", strconv.Itoa(x.from)}, nil, &out, &errs, os.Getenv)
+		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len",
+			fmt.Sprintf("1..%d", prompts), "-o", file, "--from", strconv.Itoa(x.from)}, nil, &out, &errs, os.Getenv)
 		if (code == 0) != (x.want == "") || !strings.Contains(errs.String(), x.want) {
 			t.Errorf("from %d of %d: exit %d: %s", x.from, done, code, errs.String())
 		}
 	}
-	if got, err := linesOf(file); err != nil || got != 2048000 {
+	if got, err := linesOf(file); err != nil || got != 512*prompts {
 		t.Errorf("%d rows: %v", got, err)
 	}
 	if _, err := os.Stat(restName(file)); err == nil {

@@ -77,10 +77,7 @@ func TestFitRecovers(t *testing.T) {
 	truth := []float64{0.73, 0.86, 4.4e-6}
 	start := []float64{0.8, 0.8, 3e-6}
 	e := gemmOfH200(t)
-	runs := 2
-	if !testkit.Brief() {
-		runs = 8
-	}
+	runs := testkit.Cases(1, 8)
 	for _, c := range []struct {
 		name     string
 		noise    float64

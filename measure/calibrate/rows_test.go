@@ -239,11 +239,7 @@ func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Con
 // skinny GEMM draws more than a library's GEMMs, and for one without skinny GEMMs.
 func TestFitOfPower(t *testing.T) {
 	g := board(t, "h200")
-	engines := []string{Transformers, Native}
-	if testkit.Brief() {
-		engines = engines[1:]
-	}
-	for _, engine := range engines {
+	for _, engine := range []string{Native, Transformers}[:testkit.Cases(1, 2)] {
 		truth := truthOf(g)
 		for k, v := range map[roofline.Constant]float64{
 			roofline.GEMMCompute: 0.66, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 3e-6, roofline.AttentionMemory: 0.9,
