@@ -61,7 +61,8 @@ func TestOddGraphs(t *testing.T) {
 		{"no bound", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Bound = 99 })}, `operator "only"`},
 	} {
 		t.Run(q.name, func(t *testing.T) {
-			for _, r := range []*breakdown.Report{{PrefillOps: q.lines, DecodeOps: q.lines}, {PrefillOps: q.lines}, {DecodeOps: q.lines}}[:testkit.Cases(1, 3)] {
+			reports := []*breakdown.Report{{PrefillOps: q.lines, DecodeOps: q.lines}, {PrefillOps: q.lines}, {DecodeOps: q.lines}}
+			for _, r := range reports[:testkit.Cases(1, 3)] {
 				f, err := Graph(c, r, BothPhases)
 				drawn(t, f, err, q.want)
 				if err == nil {

@@ -83,8 +83,8 @@ func TestDocumentOutput(t *testing.T) {
 			t.Errorf("%s: the results have changed; make golden, and read what the text says of them:\n%s", file, d)
 		}
 	}
-	if blocks < 8 {
-		t.Errorf("%d blocks with the output of a command, want 8 or more", blocks)
+	if want := testkit.Cases(1, 8); blocks < want {
+		t.Errorf("%d blocks with the output of a command, want %d or more", blocks, want)
 	}
 }
 

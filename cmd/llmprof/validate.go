@@ -37,6 +37,7 @@ type comparison struct {
 	trace    traceFlags
 	output   output
 	given    func(flag string) bool
+	said     []string // what files of other tools are
 }
 
 func (a *app) validateCommand(v *comparison) *cobra.Command {
@@ -44,7 +45,9 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 		Use:   "validate [FILE...]",
 		Short: "Compare predictions with observations",
 		Long: "Compare predictions with observations: those that come with the program, or else those of the\n" +
-			"given result files, folders of them, or files of \"llmprof validate reduce\". No GPU is needed.\n\n" +
+			"given result files, folders of them, or files of \"llmprof validate reduce\". No GPU is needed.\n" +
+			"Reports of AIPerf, GuideLLM, vLLM's and SGLang's benchmarks, genai-bench, llm-d, LLMPerf and llama-bench are\n" +
+			"read too; --model, --gpu, --engine, --tp, --weights and --kv say what they do not.\n\n" +
 			"The error is predicted over observed, less 1. Each group has its bias, the median, mean and 90th " +
 			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, how far " +
 			"one is from another of its configuration (\"repeat\", 90th percentile), and the observations' noise. Those that a constant was " +
@@ -149,8 +152,7 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if err != nil {
 		return err
 	}
-	all, err = v.only(scorer, all)
-	if err != nil {
+	if all, err = v.chosen(a, all, refused); err != nil {
 		return err
 	}
 	v.Observations = len(all)
@@ -247,6 +249,17 @@ func (a *app) ownModels(ctx context.Context, v *comparison) error {
 		return table(name)
 	}
 	return nil
+}
+
+// chosen says what files of other tools are, and keeps the observations that the flags ask for.
+func (v *comparison) chosen(a *app, all []validate.Observation, refused []refusal) ([]validate.Observation, error) {
+	for _, line := range v.said {
+		a.logf("%s", line)
+	}
+	if len(all) == 0 && len(v.said) > 0 {
+		return nil, noneOf(refused)
+	}
+	return v.only(v.Scorer, all)
 }
 
 // only keeps the observations that the flags ask for, whose names it puts as the

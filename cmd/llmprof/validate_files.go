@@ -15,6 +15,7 @@ import (
 	"llmprof/internal/input"
 	"llmprof/measure/result"
 	"llmprof/validate"
+	"llmprof/validate/reports"
 )
 
 // A refusal is a file that no observations could be made of.
@@ -30,6 +31,15 @@ func unread(refused []refusal) error {
 		return fmt.Errorf("%d of the files could not be read", n)
 	}
 	return nil
+}
+
+// noneOf is why files have no observation.
+func noneOf(refused []refusal) error {
+	var all []error
+	for _, r := range refused {
+		all = append(all, fmt.Errorf("%s: %w", r.path, r.err))
+	}
+	return errors.Join(all...)
 }
 
 // readObservations reads the files, or those that come with the program.
@@ -90,6 +100,9 @@ func (v *comparison) observationsOf(path string) ([]validate.Observation, *refus
 	}
 	data, r, err := readRecord(path)
 	if err != nil {
+		if all, wrong := v.reported(path); wrong == nil || !errors.Is(wrong, reports.ErrUnknown) {
+			return all, refusing(path, wrong)
+		}
 		return nil, &refusal{path: path, err: err}
 	}
 	all, err := validate.ReduceFile(path, data, v.named(r))
@@ -100,6 +113,49 @@ func (v *comparison) observationsOf(path string) ([]validate.Observation, *refus
 		return nil, &refusal{path, err, true}
 	}
 	return all, nil
+}
+
+// refusing is nil where there is no error.
+func refusing(path string, err error) *refusal {
+	if err == nil {
+		return nil
+	}
+	return &refusal{path, err, true}
+}
+
+// reported reads the report of another tool, of which the flags say what it does not. What it is goes to said.
+func (v *comparison) reported(path string) (all []validate.Observation, err error) {
+	text, err := input.Read(path, reports.Most)
+	if err != nil {
+		return nil, errors.Join(err, reports.ErrUnknown)
+	}
+	runs, err := reports.Read(path, text)
+	if err != nil {
+		return nil, err
+	}
+	ask := reports.Given{GPU: v.gpu, Weights: v.trace.weights, KV: v.trace.kv}
+	if len(v.models) == 1 {
+		ask.Model = v.models[0]
+	}
+	if len(v.engines) == 1 {
+		ask.Engine = v.engines[0]
+	}
+	if v.given("tp") {
+		ask.TP = v.trace.tp
+	}
+	var wrong []error
+	for i, r := range runs {
+		some, err := r.Observations(path, &ask)
+		for k := range some {
+			some[k].ID = fmt.Sprintf("run %d", i+1)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("run %d: %w", i+1, err))
+		}
+		v.said = append(v.said, fmt.Sprintf("%s, run %d of %d: %v", path, i+1, len(runs), r))
+		all = append(all, some...)
+	}
+	return all, errors.Join(wrong...)
 }
 
 // named is a result with a name for what it ran on: that of --gpu where it ran on

@@ -36,14 +36,17 @@ func (t *traceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&t.kv, "kv", "", "`format` of the KV cache (default: 16 bits)")
 }
 
-// ofTrace are the flags that have a meaning for a trace alone.
+// ofTrace are the flags that have a meaning for a trace, and but for the first for reports of other tools.
 var ofTrace = []string{"context", "tp", "weights", "kv"}
 
 // checkTrace refuses flags that have no meaning with a trace, or without one.
 func (v *comparison) checkTrace() error {
 	t := &v.trace
+	if t.file == "" && len(v.Files) > 0 {
+		return ask.Refuse(v.given, []string{"context"}, "--%s is about a trace: give --trace FILE")
+	}
 	if t.file == "" {
-		return ask.Refuse(v.given, ofTrace, "--%s is about a trace: give --trace FILE")
+		return ask.Refuse(v.given, ofTrace, "--%s is about a trace, or about a report of another tool: give --trace FILE, or a FILE")
 	}
 	if err := ask.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart", "pool"},
 		"--trace compares operators of one trace: --%s has no meaning beside it"); err != nil {

@@ -1,0 +1,158 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof/internal/testkit"
+	"llmprof/validate"
+)
+
+// TestReportsAreReadAsTheirToolsPrintThem reads a file of each tool: what it is, the load, and the medians that the tool prints.
+func TestReportsAreReadAsTheirToolsPrintThem(t *testing.T) {
+	asked := &Given{GPU: "h200", Engine: "vllm", Model: "llama3.1-8b"}
+	for _, x := range []struct {
+		file, tool        string
+		run, runs         int
+		config            string
+		ttft, tpot, whole float64 // ms, 0 for none
+		why               string  // why it has no observations
+	}{
+		{"vllm.json", "vllm bench serve", 0, 2, "batch 1, 1024+128", 26, 5.5, 0, ""},
+		{"vllm.json", "vllm bench serve", 1, 2, "batch 2, 1024+4, closed loop", 40, 7, 61, ""},
+		{"sglang.jsonl", "sglang.bench_serving", 0, 1, "TP 2, batch 4, 512+64, closed loop", 40, 7.5, 515, ""},
+		{"aiperf.json", "profile_export_aiperf.json", 0, 1, "batch 1, 1024+128", 26, 5.45, 715, ""},
+		{"aiperf.jsonl", "profile_export.jsonl", 0, 1, "closed loop", 55, 10.2, 700, ""},
+		{"guidellm.json", "GuideLLM", 0, 3, "batch 1, 256+128", 20, 5.5, 710, ""},
+		{"guidellm.json", "GuideLLM", 1, 3, "batch 2, 253+128, closed loop", 20.5, 8.1, 1050, ""},
+		{"guidellm.json", "GuideLLM", 2, 3, "", 20, 0, 1000, "requests came at 3 a second"},
+		{"genai-bench.json", "genai-bench", 0, 1, "batch 1, 100+100", 20, 5.5, 565, ""},
+		{"llm-d.yaml", "Benchmark Report of llm-d", 0, 1, "TP 2, batch 8, 1003+200, closed loop", 36.2, 6.8, 1390, ""},
+		{"llmperf.json", "summary of LLMPerf", 0, 1, "batch 1, 552+149", 21, 0, 840, ""},
+		{"llmperf-responses.json", "individual responses of LLMPerf", 0, 1, "", 200, 10, 1470, "how many requests were under way"},
+		{"llama-bench.json", "llama-bench", 0, 2, "batch 1, 512+1", 40, 0, 0, ""},
+		{"llama-bench.json", "llama-bench", 1, 2, "batch 1, 1+129", 0, 7, 0, ""},
+	} {
+		what := fmt.Sprintf("%s, run %d", x.file, x.run)
+		text, err := os.ReadFile(filepath.Join("testdata", x.file))
+		testkit.Must(t, err)
+		runs, err := Read(x.file, text)
+		if err != nil || len(runs) != x.runs || !strings.Contains(runs[x.run].Tool, x.tool) {
+			t.Errorf("%s: %d runs, %v", what, len(runs), err)
+			continue
+		}
+		r := runs[x.run]
+		for m, want := range map[validate.Metric]float64{validate.TTFT: x.ttft, validate.TPOT: x.tpot, validate.TTLT: x.whole} {
+			if got := 1e3 * r.figures[m].p50; math.Abs(got-want) > 1e-6*want {
+				t.Errorf("%s: %s is %v ms, want %v", what, m, got, want)
+			}
+		}
+		all, err := r.Observations(x.file, asked)
+		switch {
+		case x.why != "":
+			if err == nil || !strings.Contains(err.Error(), x.why) {
+				t.Errorf("%s: %v, want %q", what, err, x.why)
+			}
+		case err != nil || len(all) == 0 || !strings.Contains(all[0].String(), x.config) || all[0].Samples == 0:
+			t.Errorf("%s: %v: %+v, want %s", what, err, all, x.config)
+		}
+	}
+}
+
+// TestInteropFilesHaveTheirToolsMedians reads files that tools wrote, whose medians experiments/interop/README.md has.
+func TestInteropFilesHaveTheirToolsMedians(t *testing.T) {
+	for file, want := range map[string][3]float64{ // ms
+		"aiperf-0.13.0.json": {5.620, 0.1396, 10.63}, "aiperf-0.13.0.jsonl.gz": {5.620, 0.1420, 10.63},
+		"guidellm-0.8.1.json.gz": {3.780, 0.2238, 10.73},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "experiments", "interop", file))
+		testkit.Must(t, err)
+		runs, err := Read(file, text)
+		if err != nil || len(runs) != 1 || runs[0].Clients != 1 {
+			t.Errorf("%s: %+v, %v", file, runs, err)
+			continue
+		}
+		for i, m := range []validate.Metric{validate.TTFT, validate.TPOT, validate.TTLT} {
+			if got := 1e3 * runs[0].figures[m].p50; math.Abs(got/want[i]-1) > 1e-3 {
+				t.Errorf("%s: %s is %.4g ms, want %v", file, m, got, want[i])
+			}
+		}
+	}
+}
+
+// TestReportsSayWhatTheyAreOf reads the model, the GPU, the engine and the format that files name, and what a user says before them.
+func TestReportsSayWhatTheyAreOf(t *testing.T) {
+	for file, want := range map[string]validate.Config{
+		"vllm.json":        {Model: "meta-llama/Llama-3.1-8B", Engine: "vllm", GPU: "mine", TP: 1, Weights: "bf16"},
+		"sglang.jsonl":     {Model: "Qwen/Qwen3-8B", Engine: "sglang", GPU: "mine", TP: 2, Weights: "bf16"},
+		"llm-d.yaml":       {Model: "Qwen/Qwen3-8B", Engine: "vllm", GPU: "mine", TP: 2, Weights: "bf16"},
+		"llama-bench.json": {Model: "llama3.1-8b", Engine: "llama.cpp", GPU: "mine", TP: 1, Weights: "q4_k_m"},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", file))
+		testkit.Must(t, err)
+		runs, err := Read(file, text)
+		testkit.Must(t, err)
+		all, err := runs[0].Observations(file, &Given{GPU: "mine"})
+		testkit.Must(t, err)
+		c := all[0].Config
+		if got := (validate.Config{Model: c.Model, Engine: c.Engine, GPU: c.GPU, TP: c.TP, Weights: c.Weights}); got != want {
+			t.Errorf("%s: %+v, want %+v", file, got, want)
+		}
+	}
+}
+
+// TestReportsThatLackSomethingSayWhat refuses what no prediction can be made of, by name.
+func TestReportsThatLackSomethingSayWhat(t *testing.T) {
+	const vllm = `{"request_throughput": 1, "total_input_tokens": 5, "completed": 1, "model_id": `
+	for text, want := range map[string]string{
+		`{"a": 1}`: "no report of a benchmark that is known", ``: "no report of a benchmark", `[1, 2]`: "no report", `{"a"`: "not JSON",
+		`{"version": "0.3", "scenario": {"x": 1}, "results": {"request_performance": {"aggregate": {}}}}`: "want 0.2",
+		`{"input_config": {}, "request_latency": {"unit": "weeks", "p50": 1}}`:                            "unit weeks",
+		`{"metadata": {"request_start_ns": 1}, "metrics": {}, "error": "x"}`:                              "no run with an answer",
+		vllm + `"", "median_ttft_ms": 3}`:                                                                 "which model",
+		vllm + `"m", "median_ttft_ms": 3}`:                                                                "which engine",
+		vllm + `"m", "backend": "vllm", "request_rate": 4.5}`:                                             "requests came at 4.5",
+		vllm + `"m", "backend": "vllm", "total_output_tokens": 5}`:                                        "under way",
+		vllm + `"m", "backend": "vllm", "max_concurrency": 1}`:                                            "how many tokens",
+		vllm + `"m", "backend": "vllm", "max_concurrency": 1, "total_output_tokens": 5}`:                  "lacks TTFT",
+	} {
+		runs, err := Read("x.json", []byte(text))
+		if err == nil {
+			_, err = runs[0].Observations("x.json", &Given{GPU: "h200"})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Whatever a file has, it gives observations that can be, or an error.
+func FuzzReport(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.*")
+	testkit.Must(f, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		testkit.Must(f, err)
+		f.Add(string(text), filepath.Ext(file) == ".yaml")
+	}
+	f.Fuzz(func(t *testing.T, text string, yaml bool) {
+		name := map[bool]string{true: "x.yaml", false: "x.json"}[yaml]
+		runs, err := Read(name, []byte(text))
+		if err != nil {
+			return
+		}
+		for _, r := range runs {
+			_ = r.String()
+			all, err := r.Observations(name, &Given{GPU: "h200", Model: "m", Engine: "vllm"})
+			for i := range all {
+				if err == nil && all[i].Check() != nil {
+					t.Errorf("%+v: %v", all[i], all[i].Check())
+				}
+			}
+		}
+	})
+}
