@@ -40,6 +40,8 @@ var forms = []form{
 		available: "vllm bench serve writes start_times, input_lens and output_lens with --save-result --save-detailed"},
 	{name: "guidellm", what: "a report of GuideLLM", top: [][]string{{"benchmarks"}}, list: "benchmarks.[].requests.successful.[]",
 		at: []string{"requeststarttime", "starttime"}, prompt: []string{"prompttokens"}, gen: []string{"outputtokens"}, unit: "s"},
+	{name: "weka", what: "a trace of agents by Weka", top: [][]string{{"hashidscope", "requests"}}, list: "requests.[]", at: []string{"t"},
+		prompt: []string{"in"}, gen: []string{"out"}, unit: "s"},
 	{what: "GenAI-Perf's profile_export.json", top: [][]string{{"experiments"}}, lacks: noTokens,
 		available: "AIPerf, which follows it, has them in its profile_export.jsonl"},
 	{what: "a summary by GenAI-Perf or AIPerf", top: [][]string{{"inputconfig"}}, lacks: noLists,

@@ -278,13 +278,29 @@ func (t *Trace) results(d *document) error {
 	}
 }
 
-// listed takes a record of a list.
+// listed takes a record of a list, or those of the list that it has in place of a request, as the subagents of an agent have.
 func (t *Trace) listed(d *document) error {
 	r, err := d.record()
 	if err != nil {
 		return err
 	}
-	return t.gather(r)
+	within := r.get([]string{"requests"})
+	if within == nil || r.get(t.form.at) == nil || r.get(t.form.prompt) != nil {
+		return t.gather(r)
+	}
+	inner := newDocument(&text{b: bufferOf(strings.NewReader(within.value))})
+	for {
+		one, err := inner.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = t.gather(one)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: within it, %w", r.line, err)
+		}
+	}
 }
 
 // lists reads results that have a list for each field.
