@@ -95,6 +95,7 @@ func (q *question) estimateFlags(cmd *cobra.Command) {
 	f.BoolVar(&q.shows.ops, "ops", false, "show every operator too")
 	f.BoolVar(&q.shows.explain, "explain", false, "show what it is computed from and how too")
 	f.BoolVar(&q.shows.full, "full", false, "show all of it: --explain and --ops")
+	q.output.gauges = true
 	q.output.flags(cmd)
 	f.BoolVar(&q.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.IntVar(&q.top, "top", 0, "show the `N` longest operators of each phase; 0 for all")
@@ -135,6 +136,8 @@ func (q *question) fits() error {
 	switch {
 	case (s.ops || s.explain || s.full) && form == "json":
 		return usage("--ops, --explain and --full are about a table: json has all of it")
+	case (s.ops || s.explain || s.full) && form == "prometheus":
+		return usage("--ops, --explain and --full are about a table: prometheus has the figures of the whole")
 	case (s.explain || s.full) && form == "csv":
 		return usage("--explain and --full are about a table: csv has the operators alone")
 	case (q.Given("rate") || q.Given("concurrency")) && form == "csv":

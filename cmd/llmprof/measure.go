@@ -20,6 +20,7 @@ import (
 	"llmprof/models"
 	"llmprof/plots"
 	"llmprof/validate"
+	"llmprof/validate/reports"
 )
 
 // A trial is a measurement as it was asked for on the command line.
@@ -206,6 +207,7 @@ func measured(results []*result.Result, s *validate.Scorer) forms {
 	forms.chart = func() (*plots.Figure, error) { return loadFigure(results) }
 	if len(results) == 1 {
 		forms.data = func() any { return results[0] }
+		forms.report = func() (any, error) { return reports.LLMD(results[0]) }
 	}
 	return forms
 }

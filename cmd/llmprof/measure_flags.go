@@ -167,7 +167,7 @@ func (t *trial) servedFlags(f *pflag.FlagSet) {
 
 func (t *trial) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	t.output.chart = true
+	t.output.chart, t.output.report = true, true
 	t.output.flags(cmd)
 	f.StringVar(&t.results, "results", "", "store the results in `FOLDER`, as \"llmprof run\" does")
 	f.BoolVar(&t.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")

@@ -31,6 +31,8 @@ type output struct {
 	color  string
 	binary bool
 	latex  bool // LaTeX is a form of the result too
+	gauges bool // Prometheus's text is a form of the result too
+	report bool // llm-d's Benchmark Report is a form of the result too
 	chart  bool // the result has a chart too
 }
 
@@ -40,6 +42,8 @@ type forms struct {
 	table func() *render.Table
 	data  func() any
 	chart func() (*plots.Figure, error) // nil where there is none
+
+	report func() (any, error) // of llm-d; nil where there is none
 }
 
 // flags defines the flags, which are checked before the command runs.
@@ -60,11 +64,18 @@ func (o *output) forms() []string {
 	if o.latex {
 		forms = append(forms, "latex")
 	}
+	if o.gauges {
+		forms = append(forms, "prometheus")
+	}
+	if o.report {
+		forms = append(forms, "llm-d")
+	}
 	return forms
 }
 
 // endings are what the names of files end in, by form.
-var endings = map[string]string{"": "table", "txt": "table", "json": "json", "csv": "csv", "md": "markdown", "tex": "latex"}
+var endings = map[string]string{"": "table", "txt": "table", "json": "json", "csv": "csv", "md": "markdown", "tex": "latex",
+	"prom": "prometheus"}
 
 // settle takes the form that the name of the file ends in where no form was given.
 func (o *output) settle() error {
@@ -190,6 +201,16 @@ func (o *output) writeText(a *app, r forms) error {
 		err = render.JSON(&b, r.data())
 	case "csv":
 		err = render.CSV(&b, r.table())
+	case "llm-d":
+		if r.report == nil {
+			return usage("--format llm-d: a report is of one load of a server")
+		}
+		var report any
+		if report, err = r.report(); err == nil {
+			err = render.JSON(&b, report)
+		}
+	case "prometheus":
+		err = render.Prometheus(&b, r.data())
 	case "latex":
 		err = render.Latex(&b, r.page(), o.style(a))
 	case "markdown":

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
+	"llmprof/measure/result"
 	"llmprof/validate"
 )
 
@@ -155,4 +157,32 @@ func FuzzReport(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLLMDReportReadsBack writes results of servers that are kept as Benchmark Reports of llm-d, which read back with their medians.
+func TestLLMDReportReadsBack(t *testing.T) {
+	files, err := filepath.Glob("../../experiments/h200-vllm/server/*.json.gz")
+	testkit.Must(t, err)
+	if len(files) == 0 {
+		t.Fatal("no results of a server")
+	}
+	for _, file := range files[:2] {
+		r, err := result.Read(file)
+		testkit.Must(t, err)
+		report, err := LLMD(r)
+		testkit.Must(t, err)
+		text, err := json.Marshal(report)
+		testkit.Must(t, err)
+		runs, err := Read("x.json", text)
+		testkit.Must(t, err)
+		got := runs[0]
+		if got.Model != r.Model.Name || got.Clients != r.Serving.Concurrency || got.TP != max(r.Parallelism.TP, 1) ||
+			got.figures[validate.TTFT].p50 != r.TTFT.Median || got.figures[validate.TPOT].p50 != r.TPOT.Median ||
+			got.figures[validate.TTLT].p99 != r.TTLT.P99 {
+			t.Errorf("%s: read back as %+v", file, got)
+		}
+	}
+	if _, err := LLMD(&result.Result{}); err == nil {
+		t.Error("a result of no server is reported")
+	}
 }
