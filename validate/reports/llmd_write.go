@@ -54,7 +54,7 @@ func LLMD(r *result.Result) (any, error) {
 				"metadata": dict{"schema_version": "0.0.1", "label": name, "cfg_id": id},
 				"standardized": dict{
 					"kind": "inference_engine", "tool": name, "tool_version": cmp.Or(r.Engine.Version, "unknown"), "role": "replica",
-					"replicas": max(r.Parallelism.Replicas, 1),
+					"replicas":    max(r.Parallelism.Replicas, 1),
 					"model":       dict{"name": r.Model.Name},
 					"accelerator": dict{"model": gpu, "count": max(len(r.Machine.GPUs), max(r.Parallelism.TP, 1)), "parallelism": par},
 				},
