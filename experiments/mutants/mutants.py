@@ -59,7 +59,7 @@ MUTANTS = [
 def tests(clone: pathlib.Path, file: str) -> bool:
     """Whether the tests of the file's package, and of the packages that test it, pass."""
     package = "./measure/" + str(pathlib.PurePath(file).parent)
-    run = subprocess.run(["go", "test", "-count=1", package], cwd=clone, capture_output=True, text=True)
+    run = subprocess.run(["go", "test", "-trimpath", "-count=1", package], cwd=clone, capture_output=True, text=True)
     if "[build failed]" in run.stdout:
         raise SystemExit(f"{file}: the mutant does not compile: {run.stderr}")
     return run.returncode == 0
