@@ -75,10 +75,10 @@ func (p *Predictor) StepSlopes(slopes *roofline.Slopes, batch, fresh, past, logi
 // FirstToken is the TTFT of a workload, and sets slopes, unless they are nil, to its derivatives.
 func (p *Predictor) FirstToken(w *Workload, slopes *roofline.Slopes) (unit.Seconds, error) {
 	if slopes == nil {
-		e, _, _, err := p.predict(w, times)
+		e, _, _, err := p.predict(w, times, false)
 		return e.TTFT.Expected, err
 	}
-	e, prefill, _, err := p.predict(w, estimate)
+	e, prefill, _, err := p.predict(w, estimate, false)
 	*slopes = prefill.slopes
 	return e.TTFT.Expected, err
 }
