@@ -1,6 +1,7 @@
 package analytic_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -189,8 +190,8 @@ func TestPoint9Quantization(t *testing.T) {
 	c.Scheme = scheme(t, "fp8", c.Machine.GPU)
 	r = explain(t, c)
 	near(t, "fp8 on a GPU without it", line(t, r.PrefillOps, "down_proj").Floor, unit.Seconds(2*1024*32*4096*14336/312e12), 1e-9)
-	if !strings.Contains(strings.Join(r.Warnings, "\n"), "no unit for fp8: products run in bf16") {
-		t.Errorf("nothing is said of fp8 on an A100: %q", r.Warnings)
+	if !strings.Contains(fmt.Sprint(r.Warnings), "no unit for fp8: products run in bf16") {
+		t.Errorf("nothing is said of fp8 on an A100: %v", r.Warnings)
 	}
 	h := testCase(t, "llama3.1-8b", "h100", 1, 1)
 	h.Scheme = scheme(t, "fp8", h.Machine.GPU)
@@ -280,8 +281,8 @@ func TestPoint12Memory(t *testing.T) {
 	if over.Memory.Fits() {
 		t.Errorf("batch %d fits, one more than the most", c.Workload.Batch)
 	}
-	if w := strings.Join(over.Warnings, "\n"); !strings.Contains(w, "does not fit") || !strings.Contains(w, "short") {
-		t.Errorf("nothing says that it does not fit: %q", over.Warnings)
+	if w := fmt.Sprint(over.Warnings); !strings.Contains(w, "does not fit") || !strings.Contains(w, "short") {
+		t.Errorf("nothing says that it does not fit: %v", over.Warnings)
 	}
 	big := explain(t, testCase(t, "llama2-70b", "a100", 1, 1))
 	if big.Memory.Fits() || big.Memory.MaxBatch != 0 || big.Memory.MaxTokens != 0 {

@@ -2,7 +2,6 @@ package analytic_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"llmprof/analytic/casetest"
@@ -27,7 +26,7 @@ func TestUtilizationOfProductsInAnotherFormat(t *testing.T) {
 	if got := r.Computes(); got != unit.INT8 {
 		t.Errorf("products run in %v", got)
 	}
-	if i := slices.IndexFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "products run in") }); i >= 0 {
+	if i := slices.IndexFunc(r.Warnings, func(w unit.Warning) bool { return w.Code == "format_missing" }); i >= 0 {
 		t.Error(r.Warnings[i])
 	}
 }

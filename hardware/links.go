@@ -13,7 +13,7 @@ type Links struct {
 	NVLink bool // The GPUs have their bridge.
 }
 
-// A LinkChoice is one of the links, by a name.
+// A LinkChoice is one of the links, by the key of its setting.
 type LinkChoice struct {
 	Name string
 	Of   func(l *Links) *bool
@@ -23,7 +23,7 @@ type LinkChoice struct {
 func LinkChoices() []LinkChoice {
 	return []LinkChoice{
 		{"p2p", func(l *Links) *bool { return &l.P2P }},
-		{"no-p2p", func(l *Links) *bool { return &l.NoP2P }},
+		{"no_p2p", func(l *Links) *bool { return &l.NoP2P }},
 		{"nvlink", func(l *Links) *bool { return &l.NVLink }},
 	}
 }

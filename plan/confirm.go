@@ -7,7 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/roofline"
+	"llmprof/deployment"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -105,22 +105,8 @@ func (q *Request) speculate(s *serving.Server, card *Card, r *Row) error {
 		return err
 	}
 	s.Modules = card.Model.Drafts
-	s.Drafter, err = Drafter(c)
+	s.Drafter, err = deployment.Drafter(c)
 	return err
-}
-
-// Drafter prices the model's own draft (MTP) module on the GPUs of a case.
-func Drafter(of *analytic.Case) (*analytic.Predictor, error) {
-	d := of.Model.DraftModule()
-	if d == nil {
-		return nil, fmt.Errorf("the draft (MTP) layer of %s has no attention: give --draft-model", of.Model.Name)
-	}
-	c, m := *of, *of.Machine
-	for _, k := range []roofline.Constant{roofline.HostAsync, roofline.HostSequence, roofline.HostStep} {
-		m.Cal.Constants[k] = 0
-	}
-	c.Model, c.Machine, c.Parallel.PP, c.Parallel.MicroBatches = d, &m, 1, 1
-	return analytic.NewPredictor(&c)
 }
 
 // simulate runs the load of the request on a row.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"llmprof/deployment"
 	"slices"
 
 	"llmprof/analytic/engine"
@@ -111,6 +112,6 @@ func (s *search) alone(c *config) {
 		return // the steady state says why
 	}
 	if c.single = s.single(c, units, &e); !s.q.Expected {
-		c.slower = Slower(&e)
+		c.slower = deployment.Slower(&e)
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 type labels map[string]string
 
-// deployment has the properties of a Deployment that have to agree with each other and with
+// deployed has the properties of a Deployment that have to agree with each other and with
 // the row.
-type deployment struct {
+type deployed struct {
 	Spec struct {
 		Replicas int64
 		Selector struct{ MatchLabels labels }
@@ -40,7 +40,7 @@ func TestManifest(t *testing.T) {
 		if !ok {
 			t.Fatalf("%d: no service:\n%s", i, l.Text)
 		}
-		var d deployment
+		var d deployed
 		kube.Decode(t, first, &d)
 		var s struct {
 			Kind string

@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
+	"llmprof/deployment"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -228,7 +229,7 @@ func (s *search) screen(c *config) (open bool) {
 	}
 	c.Batch = server.Scheduler.MaxSeqs
 	if c.slower = 1; !s.q.Expected {
-		c.slower = Slower(&e)
+		c.slower = deployment.Slower(&e)
 	}
 	if c.least = 1; c.single == (Spans{}) {
 		c.single = s.single(c, units, &e)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"llmprof/deployment"
 	"llmprof/internal/testkit"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -247,7 +248,7 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 	if err != nil || !e.Memory.Fits() {
 		return false
 	}
-	x := Slower(&e)
+	x := deployment.Slower(&e)
 	if *all == nil {
 		if *all, err = server.Steadies(context.Background(), q.Prompt, q.Gen); err != nil {
 			return false

@@ -166,7 +166,7 @@ func (r *Row) linkArgs() (args []string) {
 	for _, c := range hardware.LinkChoices() {
 		usual := g.Links
 		if *c.Of(&usual) = false; !g.SameRoutes(g.Linked(usual), parallel.Groups()) {
-			args = append(args, "--"+c.Name)
+			args = append(args, "--"+strings.ReplaceAll(c.Name, "_", "-"))
 		}
 	}
 	return args

@@ -3,52 +3,14 @@ package plan
 import (
 	"math"
 
-	"llmprof/analytic"
-	"llmprof/hardware"
+	"llmprof/deployment"
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
-// Slower is by how much longer than expected everything takes at the slow end of the interval
-// of a request alone.
-func Slower(e *analytic.Estimate) float64 {
-	x := float64(e.TTFT.High / e.TTFT.Expected)
-	if e.TPOT.Expected > 0 {
-		x = max(x, float64(e.TPOT.High/e.TPOT.Expected))
-	}
-	return x
-}
-
-// SlowRate is the steady state at a rate where everything takes x times as long: what the
-// server does at x times the rate, only x times as slowly.
-func SlowRate(t *serving.Steadies, rate float64, l serving.Layout, x float64) (*serving.Steady, error) {
-	st, err := t.Rate(rate*x, l)
-	if err != nil {
-		return nil, err
-	}
-	return Stretched(st, x), nil
-}
-
-// Stretched is a steady state in which everything takes x times as long.
-func Stretched(st *serving.Steady, x float64) *serving.Steady {
-	slow := *st
-	slow.TTFT, slow.TPOT, slow.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
-	slow.Rate, slow.Throughput, slow.Capacity.Rate = st.Rate/x, st.Throughput/x, st.Capacity.Rate/x
-	return &slow
-}
-
-// Handover is the rate at which one of so many GPUs hands its KV cache to another replica: by
-// the link of one node, or by the network.
-func Handover(g *hardware.GPU, gpus int) unit.BytesPerSec {
-	if gpus <= g.GPUsPerNode {
-		return g.LinkAmong(gpus)
-	}
-	return g.NIC
-}
-
 // layout is the replicas of a row.
 func (r *Row) layout() serving.Layout {
-	return serving.Layout{Replicas: r.DP, Prefillers: r.Prefill, Link: Handover(r.Card.GPU, r.GPUs)}
+	return serving.Layout{Replicas: r.DP, Prefillers: r.Prefill, Link: deployment.Handover(r.Card.GPU, r.GPUs)}
 }
 
 // state is the steady state of a row where everything takes x times as long as expected.
@@ -58,7 +20,7 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 		if err != nil {
 			return nil, err
 		}
-		return Stretched(st, x), nil
+		return deployment.Stretched(st, x), nil
 	}
 	if err := q.prepare(c); err != nil {
 		return nil, err
@@ -67,7 +29,7 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Stretched(st, x), nil
+	return deployment.Stretched(st, x), nil
 }
 
 // closed is the steady state of clients that wait for their answers, which is simulated once.

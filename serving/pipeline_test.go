@@ -91,8 +91,8 @@ func TestSteadyPipeline(t *testing.T) {
 		casetest.Near(t, x.model+": TTFT", st.TTFT, unit.Seconds(r.TTFT.Mean()), x.ttft)
 		casetest.Near(t, x.model+": TPOT", st.TPOT, unit.Seconds(r.TPOT.Mean()), x.tpot)
 		casetest.Near(t, x.model+": energy", st.Energy, unit.Joules(float64(r.Energy)/float64(r.Completed)), 0.2)
-		if (st.Warning() != "") != (max(x.ttft, x.tpot) > 0.2) {
-			t.Errorf("%s: %g requests/s of %d stages are up to %g off: warning %q", x.model, x.rate, x.stages, x.ttft, st.Warning())
+		if (st.Warning() != nil) != (max(x.ttft, x.tpot) > 0.2) {
+			t.Errorf("%s: %g requests/s of %d stages are up to %g off: warning %v", x.model, x.rate, x.stages, x.ttft, st.Warning())
 		}
 	}
 }

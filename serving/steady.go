@@ -1,10 +1,6 @@
 package serving
 
-import (
-	"fmt"
-
-	"llmprof/unit"
-)
+import "llmprof/unit"
 
 // A Steady is the steady state of a server under a load: means over its requests and over time.
 type Steady struct {
@@ -32,22 +28,22 @@ const nearFull = 0.85
 // -run SteadyPipeline).
 const filledPipeline = 0.4
 
-// Warning says what makes a steady state uncertain; "" if nothing does.
-func (st *Steady) Warning() string {
+// Warning says what makes a steady state uncertain; nil if nothing does.
+func (st *Steady) Warning() *unit.Warning {
 	c := &st.Capacity
 	if st.apiLoad > groupsArrivals {
-		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be "+
-			"several times as long as simulated or as short; llmprof simulate --rate has them",
-			100*min(st.apiLoad, 1))
+		return new(unit.Warn("frontend_busy", "the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: "+
+			"means may be several times as long as simulated or as short; llmprof simulate --rate has them",
+			100*min(st.apiLoad, 1)))
 	}
 	if st.pipelined && st.Rate > filledPipeline*c.Rate {
-		return "the batches of a pipeline often wait for each other: the mean TTFT is up to half as long again as simulated, TPOT a sixth; " +
-			"llmprof simulate --rate has them"
+		return new(unit.Warn("pipeline_waits", "the batches of a pipeline often wait for each other: the mean TTFT is up to half as long again "+
+			"as simulated, TPOT a sixth; llmprof simulate --rate has them"))
 	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("%.3g requests/s are %.0f %% of the largest stable rate: the KV cache is full at times, and rare long queues are "+
-		"much of the mean TTFT, which may be several times as long; llmprof simulate --rate has them",
-		st.Rate, 100*st.Rate/c.Rate)
+	return new(unit.Warn("cache_full", "%.3g requests/s are %.0f %% of the largest stable rate: the KV cache is full at times, and rare long "+
+		"queues are much of the mean TTFT, which may be several times as long; llmprof simulate --rate has them",
+		st.Rate, 100*st.Rate/c.Rate))
 }

@@ -22,7 +22,7 @@ type Report struct {
 	DecodeOps  []Operator // operators of the mean decode step
 	Context    float64    // mean context of a decode step, the new token included
 	Count      models.FLOPCount
-	Warnings   []string
+	Warnings   []unit.Warning
 }
 
 // An Operator is the sums of an operator of the model in a phase.
@@ -42,10 +42,7 @@ func Explain(c *analytic.Case) (r Report, err error) {
 		first := p.FirstDecode(&c.Workload)
 		r.Context = first.Past + float64(r.Tokens-1)/2 + 1
 	}
-	r.Warnings = warnings(c, &r.Estimate, r.Computes())
-	for _, why := range p.Unmeasured() {
-		r.Warnings = append(r.Warnings, why+": the interval is as wide as such cases have shown")
-	}
+	r.Warnings = warnings(c, p, &r.Estimate, r.Computes())
 	return r, nil
 }
 
@@ -61,44 +58,65 @@ func (r *Report) Computes() (f unit.Format) {
 	return f
 }
 
-// warnings lists what a reader has to know: they do not stop the estimate.
-func warnings(c *analytic.Case, e *analytic.Estimate, computes unit.Format) []string {
-	var w []string
-	add := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
-	m, g, par := &e.Memory, c.Machine.GPU, c.Parallel.Whole()
-	if !m.Fits() {
-		add("does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable, c.Machine.Engine.Profile().Name, g.Name,
-			m.Total-m.Usable)
+// Warnings lists what a reader has to know of a case, whatever its workload.
+func Warnings(c *analytic.Case) ([]unit.Warning, error) {
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		return nil, err
 	}
-	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
-		add("context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)
-	}
-	warnFormats(c, computes, add)
-	if weights := m.Weights; weights < g.L2 {
-		add("the weights (%v) fit into the L2 cache (%v): a step may read them faster than the floor, which takes them from memory", weights,
-			g.L2)
-	}
-	if par.PP > 1 && par.MicroBatches == 1 {
-		add("one micro-batch keeps one of the %d pipeline stages busy at a time; more fill the others", par.PP)
-	}
-	if par.PP > 1 && par.MicroBatches > 1 && par.MicroBatches < par.PP {
-		add("%d micro-batches leave %d of %d pipeline stages idle in decode", par.MicroBatches, par.PP-par.MicroBatches, par.PP)
-	}
-	if !e.Energy.IdleKnown {
-		idle := c.Machine.Cal.Constants[roofline.PowerIdle]
-		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(idle*float64(g.TDP)), 100*idle)
-	}
-	if text := held(c.Machine, e); text != "" {
-		w = append(w, text)
-	}
-	if c.Model.HasExperts() && c.Popularity.Uniform() {
-		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
-	}
-	return append(w, c.Model.Notes...)
+	run, _ := c.Machine.Runs(c.Scheme.Act)
+	return warnings(c, p, nil, run), nil
 }
 
-// held says what limits below the board's own do.
-func held(m *analytic.Machine, e *analytic.Estimate) string {
+// warnings lists what a reader has to know: they do not stop the estimate, which is nil where there is none.
+func warnings(c *analytic.Case, p *analytic.Predictor, e *analytic.Estimate, computes unit.Format) (all []unit.Warning) {
+	add := func(code, format string, args ...any) { all = append(all, unit.Warn(code, format, args...)) }
+	g, par := c.Machine.GPU, c.Parallel.Whole()
+	if e != nil {
+		warnMemory(c, e, add)
+	}
+	warnFormats(c, computes, add)
+	if e != nil && e.Memory.Weights < g.L2 {
+		add("weights_in_cache", "the weights (%v) fit into the L2 cache (%v): a step may read them faster than the floor, which takes them from "+
+			"memory", e.Memory.Weights, g.L2)
+	}
+	if par.PP > 1 && par.MicroBatches == 1 {
+		add("pipeline_idle", "one micro-batch keeps one of the %d pipeline stages busy at a time; more fill the others", par.PP)
+	}
+	if par.PP > 1 && par.MicroBatches > 1 && par.MicroBatches < par.PP {
+		add("pipeline_idle", "%d micro-batches leave %d of %d pipeline stages idle in decode", par.MicroBatches, par.PP-par.MicroBatches, par.PP)
+	}
+	if _, known := g.Idle(); !known {
+		idle := c.Machine.Cal.Constants[roofline.PowerIdle]
+		add("idle_power_assumed", "no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name,
+			unit.Watts(idle*float64(g.TDP)), 100*idle)
+	}
+	warnLimits(c.Machine, e, add)
+	if c.Model.HasExperts() && c.Popularity.Uniform() {
+		add("experts_even", "experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
+	}
+	for _, note := range c.Model.Notes {
+		add("model", "%s", note)
+	}
+	for _, why := range p.Unmeasured() {
+		add("unmeasured", "%s: the interval is as wide as such cases have shown", why)
+	}
+	return all
+}
+
+// warnMemory says that the workload does not fit.
+func warnMemory(c *analytic.Case, e *analytic.Estimate, add func(string, string, ...any)) {
+	if m := &e.Memory; !m.Fits() {
+		add("memory_short", "does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable,
+			c.Machine.Engine.Profile().Name, c.Machine.GPU.Name, m.Total-m.Usable)
+	}
+	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
+		add("context_too_long", "context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)
+	}
+}
+
+// warnLimits says what limits below the board's own do.
+func warnLimits(m *analytic.Machine, e *analytic.Estimate, add func(string, string, ...any)) {
 	var set []string
 	if c := m.Cap(); c.Limit > 0 {
 		set = append(set, fmt.Sprintf("a power limit of %v, %v as shipped", c.Limit, m.GPU.TDP))
@@ -106,29 +124,30 @@ func held(m *analytic.Machine, e *analytic.Estimate) string {
 	if c := m.Cap(); c.Clock > 0 {
 		set = append(set, fmt.Sprintf("a clock of at most %v", c.Clock))
 	}
-	if len(set) == 0 {
-		return ""
+	switch limits := strings.Join(set, " and "); {
+	case len(set) == 0:
+	case e == nil:
+		add("limited", "each GPU has %s", limits)
+	case e.Tokens > 0:
+		add("limited", "each GPU has %s: its arithmetic takes %.2f times as long as in a burst in prefill and %.2f times in decode", limits,
+			e.Prefill.Clock, e.Decode.Clock)
+	default:
+		add("limited", "each GPU has %s: its arithmetic takes %.2f times as long as in a burst in prefill", limits, e.Prefill.Clock)
 	}
-	text := fmt.Sprintf("each GPU has %s: its arithmetic takes %.2f times as long as in a burst in prefill", strings.Join(set, " and "),
-		e.Prefill.Clock)
-	if e.Tokens > 0 {
-		text += fmt.Sprintf(" and %.2f times in decode", e.Decode.Clock)
-	}
-	return text
 }
 
 // warnFormats names the formats that run in another than was asked for.
-func warnFormats(c *analytic.Case, computes unit.Format, add func(string, ...any)) {
+func warnFormats(c *analytic.Case, computes unit.Format, add func(string, string, ...any)) {
 	s, g := &c.Scheme, c.Machine.GPU
 	if run, _ := c.Machine.Runs(s.Act); run != s.Act && run == computes {
-		add("%s has no unit for %v: products run in %v", g.Name, s.Act, run)
+		add("format_missing", "%s has no unit for %v: products run in %v", g.Name, s.Act, run)
 	}
 	if stream := s.Stream(); stream != s.Act {
 		if run, _ := c.Machine.Runs(stream); run != stream {
-			add("%s has no unit for %v: attention and the LM head run in %v", g.Name, stream, run)
+			add("format_missing", "%s has no unit for %v: attention and the LM head run in %v", g.Name, stream, run)
 		}
 	}
 	if s.Weights == unit.FP16 && !g.Has(unit.BF16) {
-		add("fp16 in place of bf16, which %s has no unit for", g.Name)
+		add("format_replaced", "fp16 in place of bf16, which %s has no unit for", g.Name)
 	}
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestGathersIsSaid(t *testing.T) {
 		{"vllm+deepep", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
 		{"tensorrt-llm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
 	} {
-		if notes := engine.Notes(casetest.Engine(t, x.engine), m, &x.p); strings.Contains(strings.Join(notes, "\n"), "+deepep") != x.said {
+		if notes := engine.Notes(casetest.Engine(t, x.engine), m, &x.p); strings.Contains(fmt.Sprint(notes), "+deepep") != x.said {
 			t.Errorf("%s, %+v: %q", x.engine, x.p, notes)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"llmprof/internal/spelling"
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // An Engine is an inference engine as data: what it adds to its kernels, and the functions that lower operators to kernels.
@@ -25,12 +26,12 @@ type Engine struct {
 	title      string // name as its authors write it
 	mode       string // how it runs where another engine of the title runs otherwise
 	releases   releases
-	options    map[string]func(*Engine)                          // what its servers may be started with, by name
-	option     string                                            // the one that it has; "" for none
-	schedulers []sized                                           // its schedulers, the default first
-	launch     func(*Deployment) *args                           // the command that starts a server; nil where none is known
-	images     map[string]string                                 // container images by vendor of GPUs, "" for other vendors
-	note       func(*models.Model, *operator.Parallelism) string // what is to be said of a split; nil for nothing
+	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
+	option     string                                                    // the one that it has; "" for none
+	schedulers []sized                                                   // its schedulers, the default first
+	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
+	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors
+	note       func(*models.Model, *operator.Parallelism) []unit.Warning // what is to be said of a split; nil for nothing
 
 	lower   func(*Engine, *analytic.Lowering) // makes the kernels of a part of a step
 	kernels kernels                           // lowers the operators of each type; nil for one kernel of each

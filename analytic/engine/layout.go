@@ -35,22 +35,20 @@ func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *operator.Pa
 
 // Notes say what is to be known of an engine that runs a model with a split: what stands for a release that was not measured, replicas
 // that are not those of one server, and tokens that ranks over several nodes all-gather.
-func Notes(from analytic.Engine, m *models.Model, p *operator.Parallelism) (notes []string) {
+func Notes(from analytic.Engine, m *models.Model, p *operator.Parallelism) (notes []unit.Warning) {
 	e, w := from.(*Engine), p.Whole()
 	if text := e.profile.Unmeasured; text != "" {
-		notes = append(notes, text)
+		notes = append(notes, unit.Warn("engine_unmeasured", "%s", text))
 	}
 	if e.note != nil {
-		if text := e.note(m, &w); text != "" {
-			notes = append(notes, text)
-		}
+		notes = append(notes, e.note(m, &w)...)
 	}
 	gathers := e.kernels[operator.Shuffle] != nil
 	if !gathers || !m.HasExperts() || w.ExpertReplicas() == 1 || w.GathersTokens() || w.ExpertRanks() <= w.GPUsPerNode {
 		return notes
 	}
-	return append(notes, fmt.Sprintf("every rank gathers the tokens of all %d, as %s has it by default; --engine %s+%s sends them to their "+
-		"experts alone", w.ExpertRanks(), e.profile.Engine(), e.profile.Name, deepEP))
+	return append(notes, unit.Warn("tokens_gathered", "every rank gathers the tokens of all %d, as %s has it by default; {engine} %s+%s "+
+		"sends them to their experts alone", w.ExpertRanks(), e.profile.Engine(), e.profile.Name, deepEP))
 }
 
 // sharesWhole is the rule of engines without replicas that have parts of the same experts.

@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"fmt"
-
 	"llmprof/analytic"
+	"llmprof/unit"
 )
 
 // A vllmStart is the settings of a command of vLLM that its start-up holds against its memory.
@@ -57,15 +56,15 @@ func (d *Deployment) served() *analytic.Predictor {
 	return p
 }
 
-// Starts says why a server of vLLM with its own defaults would not start, and which flag to change; "" where nothing is known against it.
-func Starts(c *analytic.Case, m *analytic.Memory) string {
+// Starts says why a server of vLLM with its own defaults would not start, and which flag to change; nil where nothing is known against it.
+func Starts(c *analytic.Case, m *analytic.Memory) *unit.Warning {
 	e, _ := c.Machine.Engine.(*Engine)
 	if e == nil || e.profile.Engine() != vllmScheduler.Name || !m.Fits() || !scans(c.Model) {
-		return ""
+		return nil
 	}
 	if most := vllmScheduler.on(c.Machine.GPU).MaxSeqs; m.Logged.Blocks < float64(most) {
-		return fmt.Sprintf("vllm stops at start-up where --max-num-seqs is above the %.0f blocks of states, and %d is its default: give "+
-			"--max-num-seqs %.0f", m.Logged.Blocks, most, m.Logged.Blocks)
+		return new(unit.Warn("start_refused", "vllm stops at start-up where --max-num-seqs is above the %.0f blocks of states, and %d is its "+
+			"default: give --max-num-seqs %.0f", m.Logged.Blocks, most, m.Logged.Blocks))
 	}
-	return ""
+	return nil
 }

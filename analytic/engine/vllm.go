@@ -104,13 +104,13 @@ func vllmSplit(p *operator.Parallelism) string {
 }
 
 // vllmNote says that replicas with experts of their own are not those of one server.
-func vllmNote(m *models.Model, p *operator.Parallelism) string {
+func vllmNote(m *models.Model, p *operator.Parallelism) []unit.Warning {
 	if !m.HasExperts() || p.DP == p.ExpertReplicas() {
-		return ""
+		return nil
 	}
 	n := p.TP * p.DP
-	return fmt.Sprintf("%d servers, each with experts of its own: the replicas of one vllm server share them, as --moe-tp %d has it "+
-		"without expert parallelism and --ep %d with it", p.DP/p.ExpertReplicas(), n, n)
+	return []unit.Warning{unit.Warn("experts_not_shared", "%d servers, each with experts of its own: the replicas of one vllm server share "+
+		"them, as {moe_tp} %d has it without expert parallelism and {ep} %d with it", p.DP/p.ExpertReplicas(), n, n)}
 }
 
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/experiment"
@@ -75,7 +75,7 @@ func (a *app) calibrate() *cobra.Command {
 			if c.Engine == experiment.OpenAI {
 				return a.calibrateServer(cmd.Context(), c)
 			}
-			if err := ask.Refuse(c.given, ofServer, "--%s is about a server: give --engine openai"); err != nil {
+			if err := settings.Refuse(c.given, ofServer, "--%s is about a server: give --engine openai"); err != nil {
 				return err
 			}
 			if c.imports != "" {
@@ -93,12 +93,12 @@ func (a *app) calibrate() *cobra.Command {
 
 // flags are those of operators that are timed here.
 func (c *fitting) flags(f *pflag.FlagSet) {
-	ask.Choice(f, &c.Engine, "engine", "", "`engine`: %s, a server (default: native if it can)", calibrate.Native, calibrate.Transformers,
+	settings.Choice(f, &c.Engine, "engine", "", "`engine`: %s, a server (default: native if it can)", calibrate.Native, calibrate.Transformers,
 		experiment.OpenAI)
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
-	ask.Choice(f, &c.Device, "device", "", "`device`: %s (default: a GPU)", "cuda", "cpu")
-	f.Var(ask.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
-	ask.Words(f, "dtype", "bf16", "fp16", "fp32")
+	settings.Choice(f, &c.Device, "device", "", "`device`: %s (default: a GPU)", "cuda", "cpu")
+	f.Var(settings.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	settings.Words(f, "dtype", "bf16", "fp16", "fp32")
 	f.IntVar(&c.TP, "tp", 1, "time all-reduces over up to this many `GPUs`")
 	f.StringVar(&c.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
 	f.StringVar(&c.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
@@ -148,7 +148,7 @@ func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	table, err := a.GPUs(c.hardware)
+	table, err := a.library().GPUs(c.hardware)
 	if err != nil {
 		return err
 	}

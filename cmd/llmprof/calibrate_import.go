@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/hardware"
 	"llmprof/internal/input"
 	"llmprof/measure/calibrate"
@@ -21,13 +21,13 @@ func (a *app) importTables(c *fitting) error {
 		return usage("--import: give --gpu and --engine, whose tables are to be read")
 	}
 	measuring := []string{"device", "dtype", "tp", "python", "cuda-libs", "rows", "limit", "quick", "shared"}
-	if err := ask.Refuse(c.given, measuring, "--import measures nothing: --%s has no meaning beside it"); err != nil {
+	if err := settings.Refuse(c.given, measuring, "--import measures nothing: --%s has no meaning beside it"); err != nil {
 		return err
 	}
 	if _, err := os.Stat(c.imports); err != nil {
 		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))
 	}
-	table, err := a.GPUs(c.hardware)
+	table, err := a.library().GPUs(c.hardware)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/measure"
 	"llmprof/measure/calibrate"
@@ -75,7 +75,7 @@ func (p *probe) known(ctx context.Context) (s *calibrate.Served, err error) {
 	if err := engine.Runs(s.Engine, s.Model, p.gpu, &s.Scheme); err != nil {
 		return nil, err
 	}
-	all, err := ask.NewCalibrations("")
+	all, err := deployment.NewCalibrations("")
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/experiment"
@@ -43,12 +43,12 @@ func (s *serverFit) flags(f *pflag.FlagSet) {
 	f.StringVar(&p.ServedModel, "served-model", "", "its `name` of the model (default: the only one that it lists)")
 	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of its weights (default: what it says, else the model's)")
 	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of its KV cache (default: what it says)")
-	ask.Choice(f, &p.API, "api", p.API, "`endpoint`: %s", "chat", "completions")
+	settings.Choice(f, &p.API, "api", p.API, "`endpoint`: %s", "chat", "completions")
 	f.IntVar(&s.maxBatch, "max-batch", 32, "most `requests` at a time")
 	f.IntVar(&s.maxTokens, "max-tokens", 8192, "most `tokens` of a prompt with its answer")
 	f.Uint64Var(&s.seed, "seed", 1, "`seed` of the points that are drawn")
 	f.BoolVar(&s.offline, "offline", false, "never use the network but for the server")
-	ask.Words(f, "served-engine", engine.Names()...)
+	settings.Words(f, "served-engine", engine.Names()...)
 }
 
 // ofServer are the flags that have a meaning for a server alone.
@@ -57,7 +57,7 @@ var ofServer = []string{"base-url", "model", "served-engine", "served-model", "s
 
 func (s *serverFit) check(c *fitting) error {
 	measuring := []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"}
-	if err := ask.Refuse(c.given, measuring, "--engine openai asks a server: --%s has no meaning beside it"); err != nil {
+	if err := settings.Refuse(c.given, measuring, "--engine openai asks a server: --%s has no meaning beside it"); err != nil {
 		return err
 	}
 	switch {
@@ -86,7 +86,7 @@ func (a *app) calibrateServer(ctx context.Context, c *fitting) (err error) {
 	if err := s.check(c); err != nil {
 		return err
 	}
-	table, err := a.GPUs(c.hardware)
+	table, err := a.library().GPUs(c.hardware)
 	if err != nil {
 		return err
 	}

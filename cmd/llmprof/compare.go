@@ -15,10 +15,10 @@ import (
 
 	"llmprof"
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/count"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/internal/input"
 	record "llmprof/measure/result"
 	"llmprof/models"
@@ -69,7 +69,7 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 	}
 	c := &view.Comparison{Top: top}
 	for _, text := range args {
-		side, err := a.side(cmd.Context(), cmd.Flags(), text)
+		side, err := a.side(cmd.Context(), base, text)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (a *app) isModel(name string) bool {
 }
 
 // side is a deployment of a comparison: a file, or a description.
-func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s view.Side, err error) {
+func (a *app) side(ctx context.Context, base *question, text string) (s view.Side, err error) {
 	info, err := os.Stat(text)
 	switch {
 	case err == nil && info.Mode().IsRegular():
@@ -94,35 +94,21 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	if _, file := record.Base(text); file {
 		return s, fmt.Errorf("%s: no such file", text)
 	}
-	err = nil
-	q := &question{}
-	flags := ask.Flags(&q.Question)
-	flags.VisitAll(count.Lenient)
-	given := map[string]bool{}
-	base.Visit(func(f *pflag.Flag) {
-		if own := flags.Lookup(f.Name); own != nil && err == nil {
-			given[f.Name] = true
-			err = flags.Set(f.Name, f.Value.String())
-		}
-	})
-	if err != nil {
-		return s, wrong(err)
-	}
+	q := &question{Request: base.Request}
 	said := map[string]bool{}
 	for i, word := range strings.Fields(text) {
-		if _, err := a.GPU(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
+		if _, err := a.library().GPU(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
 			word = "gpu=" + word
 		}
-		name, err := describe(flags, word)
+		name, err := describe(&q.Request, word)
 		if err != nil {
 			return s, usage("%q: %w", text, err)
 		}
 		if said[name] {
 			return s, usage("%q: %q gives --%s again", text, word, name)
 		}
-		given[name], said[name] = true, true
+		said[name] = true
 	}
-	q.Given = func(name string) bool { return given[name] }
 	if err := q.check(); err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)
 	}
@@ -130,14 +116,14 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	if err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)
 	}
-	return view.PredictedSide(text, &ans.Estimate), nil
+	return view.PredictedSide(text, ans), nil
 }
 
 // numbered matches a word that is a flag and its number.
 var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(tp|pp|ep|dp|b|batch|in|out)=?([0-9].*)$`) })
 
-// describe sets the flag that a word of a description stands for.
-func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
+// describe sets what a word of a description stands for.
+func describe(q *deployment.Request, word string) (flag string, err error) {
 	names := map[string]string{"b": "batch", "in": "prompt-len", "out": "gen-len"}
 	value := word
 	if m := numbered().FindStringSubmatch(strings.ToLower(word)); m != nil {
@@ -154,23 +140,20 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 		flag = "engine"
 	} else {
 		flag = "gpu"
-		if flags.Changed("gpu") && flags.Lookup("gpu").Value.String() != "" {
+		if q.GPU != "" {
 			return "", fmt.Errorf("%q is the second GPU, or no word of a deployment: want a GPU, tp2, pp2, ep8, dp2, b48, in1024, out128, a "+
 				"scheme, an engine, or flag=value", word)
 		}
 	}
-	switch {
-	case flags.Lookup(flag) != nil:
-	case flag == "rate" || flag == "concurrency":
+	if flag == "rate" || flag == "concurrency" {
 		return "", fmt.Errorf("%q: llmprof compare takes no load; llmprof sweep and plan do", word)
-	default:
-		return "", fmt.Errorf("%q: a deployment has no flag --%s", word, flag)
 	}
-	if err := flags.Set(flag, value); err != nil {
-		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			err = cli.WrongValue(flag, value, ask.Plain(flags.Lookup(flag), invalid.Unwrap()))
-		}
-		return "", err
+	known, err := settings.Set(q, flag, value)
+	switch {
+	case !known:
+		return "", fmt.Errorf("%q: a deployment has no flag --%s", word, flag)
+	case err != nil:
+		return "", cli.WrongValue(flag, value, err)
 	}
 	return flag, nil
 }

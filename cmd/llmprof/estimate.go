@@ -7,27 +7,28 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 )
 
 // A question is an estimate as it was asked for on the command line.
 type question struct {
-	ask.Question
+	deployment.Request
 	top     int
 	shows   struct{ ops, explain, full bool }
 	verbose bool
-	load    *ask.SteadyLoad // nil where no load can be asked for
 	output  output
 }
 
-type answer = ask.Answer
+type answer = view.Estimate
 
 // check refuses flags that contradict each other before anything is read.
 func (q *question) check() error {
 	if err := q.Check(); err != nil {
-		return err
+		return settings.InFlags(err)
 	}
 	if q.top < 0 {
 		return usage("--top %d: want a number of operators, or 0 for all", q.top)
@@ -36,15 +37,12 @@ func (q *question) check() error {
 }
 
 func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
-	ans, err := q.Answer(ctx, a)
-	if err == nil {
-		ans.Top = q.top
-	}
-	return ans, err
+	ans, err := a.library().Answer(ctx, &q.Request)
+	return &answer{Answer: ans, Top: q.top, Binary: q.output.binary}, settings.InFlags(err)
 }
 
 func (a *app) estimate() *cobra.Command {
-	q := &question{load: &ask.SteadyLoad{}}
+	q := &question{}
 	cmd := &cobra.Command{
 		Use:   "estimate MODEL GPU",
 		Short: "Predict time, memory, energy and cost",
@@ -61,13 +59,12 @@ func (a *app) estimate() *cobra.Command {
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.Given = cmd.Flags().Changed
-			return a.runEstimate(cmd.Context(), q)
+			return a.runEstimate(cmd.Context(), q, cmd.Flags().Changed("top"))
 		},
 	}
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.loadFlags)
-	cli.Define(cmd, cli.Hardware, q.SkewFlag)
+	bind(cmd, cli.Hardware, q, settings.Experts)
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp",
 		"expert-skew"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
@@ -75,12 +72,12 @@ func (a *app) estimate() *cobra.Command {
 	return cmd
 }
 
-// loadFlags are about a load, and the server that answers it.
+// loadFlags are about a load, and the server that answers it. The lengths of requests may differ under one.
 func (q *question) loadFlags(f *pflag.FlagSet) {
-	q.load.Flags(f)
+	settings.Bind(f, &q.Request, settings.Load, settings.Server)
 	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
-	prompt.Value = drawnFlag(prompt.Value, &q.load.Prompt, ask.PromptFlag(&q.load.Prompt, traceLengths))
-	gen.Value = drawnFlag(gen.Value, &q.load.Gen, ask.AnswerFlag(&q.load.Gen, traceLengths))
+	prompt.Value = drawnFlag(prompt.Value, &q.Prompts, settings.PromptFlag, traceLengths)
+	gen.Value = drawnFlag(gen.Value, &q.Answers, settings.AnswerFlag, traceLengths)
 }
 
 // serverFlags are those of a server that few need.
@@ -102,8 +99,7 @@ func (q *question) estimateFlags(cmd *cobra.Command) {
 	f.BoolVarP(&q.verbose, "verbose", "v", false, "say on standard error what the estimate is computed from")
 }
 
-func (a *app) runEstimate(ctx context.Context, q *question) error {
-	q.LeaveBatch()
+func (a *app) runEstimate(ctx context.Context, q *question, some bool) error {
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -114,16 +110,12 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 	if err != nil {
 		return err
 	}
-	if err := q.load.Answer(ctx, a, ans); err != nil {
-		return err
-	}
 	if q.verbose {
 		for _, line := range ans.Inputs() {
 			a.logf("%s", line)
 		}
 	}
-	ans.Binary = q.output.binary
-	err = q.output.write(a, forms{page: q.page(ans), table: ans.Table, data: func() any { return ans.Document() }})
+	err = q.output.write(a, forms{page: q.page(ans, some), table: ans.Table, data: func() any { return ans.Document() }})
 	if v := ans.Verdict(); err == nil && !v.Possible {
 		return errors.New(v.Text)
 	}
@@ -140,30 +132,35 @@ func (q *question) fits() error {
 		return usage("--ops, --explain and --full are about a table: prometheus has the figures of the whole")
 	case (s.explain || s.full) && form == "csv":
 		return usage("--explain and --full are about a table: csv has the operators alone")
-	case (q.Given("rate") || q.Given("concurrency")) && form == "csv":
+	case q.Loaded() && form == "csv":
 		return usage("--format csv has the operators, which no load changes: give --format json, or \"llmprof sweep\" for a row with the load")
 	}
 	return nil
 }
 
-// page is as much of the estimate as is asked for.
-func (q *question) page(ans *answer) func() *render.Document {
+// page is as much of the estimate as is asked for: with every operator where only some of them are to be shown.
+func (q *question) page(ans *answer, some bool) func() *render.Document {
 	switch s := &q.shows; {
 	case s.full, s.explain && s.ops:
 		return ans.Page
 	case s.explain:
 		return ans.Explanation
-	case s.ops, q.Given("top"):
+	case s.ops, some:
 		return ans.Operators
 	}
 	return ans.Brief
 }
 
+// bind puts the flags of settings under a heading.
+func bind(cmd *cobra.Command, heading cli.Group, q *question, groups ...string) {
+	cli.Define(cmd, heading, func(f *pflag.FlagSet) { settings.Bind(f, &q.Request, groups...) })
+}
+
 func (q *question) flags(cmd *cobra.Command) {
-	cli.Define(cmd, cli.Model, q.ModelFlags)
-	cli.Define(cmd, cli.Hardware, q.HardwareFlags)
-	cli.Define(cmd, cli.Workload, q.WorkloadFlags)
-	cli.Define(cmd, cli.Engine, q.EngineFlags)
+	bind(cmd, cli.Model, q, settings.Model)
+	bind(cmd, cli.Hardware, q, settings.Hardware)
+	bind(cmd, cli.Workload, q, settings.Workload)
+	bind(cmd, cli.Engine, q, settings.Engine)
 	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
 		"max-num-batched-tokens", "max-model-len",
 		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient")

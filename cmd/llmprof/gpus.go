@@ -33,7 +33,7 @@ func (a *app) gpusList() *cobra.Command {
 		Example: "  llmprof gpus list\n  llmprof gpus list --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			t, err := a.GPUs(file)
+			t, err := a.library().GPUs(file)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (a *app) gpusShow() *cobra.Command {
 		Example: "  llmprof gpus show h200\n  llmprof gpus show a100 --format json",
 		Args:    cli.Needs("GPU", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			g, err := a.GPU(args[0], file)
+			g, err := a.library().GPU(args[0], file)
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (a *app) gpusDetect() *cobra.Command {
 		Example: "  llmprof gpus detect --format json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table, err := a.GPUs(file)
+			table, err := a.library().GPUs(file)
 			if err != nil {
 				return err
 			}

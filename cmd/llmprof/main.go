@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/term"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
@@ -69,8 +69,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 		fmt.Fprintln(stderr, "llmprof: interrupted")
 		return 128 + int(i.by.Load()) // as shells report it: 130 after Ctrl-C
 	}
+	var wrong settings.UsageError
+	if !errors.As(err, &wrong) {
+		err = settings.InFlags(err)
+	}
 	a.logf("%v", err)
-	var wrong ask.UsageError
 	var unknown spelling.UnknownError
 	if !a.started || errors.As(err, &wrong) || errors.As(err, &unknown) {
 		return 2
@@ -96,10 +99,10 @@ func onTerminal(w io.Writer) bool {
 }
 
 // wrong is an error as a mistake in the command line.
-func wrong(err error) error { return ask.Wrong(err) }
+func wrong(err error) error { return settings.Wrong(err) }
 
 // usage is a usageError with a text of its own.
-func usage(format string, args ...any) error { return ask.Usage(format, args...) }
+func usage(format string, args ...any) error { return settings.Usage(format, args...) }
 
 // interruption ends a context when the program is asked to end.
 type interruption struct{ by atomic.Int32 }

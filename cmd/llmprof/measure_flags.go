@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/measure/experiment"
 )
 
@@ -78,18 +78,18 @@ func (t *trial) flags(cmd *cobra.Command) {
 // engineFlags are about the engine and the model that it runs.
 func (t *trial) engineFlags(f *pflag.FlagSet) {
 	p := &t.point
-	ask.Choice(f, &p.Engine, "engine", p.Engine, "`engine`: %s", experiment.Native, experiment.Transformers, experiment.OpenAI)
+	settings.Choice(f, &p.Engine, "engine", p.Engine, "`engine`: %s", experiment.Native, experiment.Transformers, experiment.OpenAI)
 	f.Lookup("engine").DefValue = ""
 	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id, directory or config.json")
 	f.BoolVar(&p.RandomWeights, "random-weights", false, "download nothing; times are the same")
 	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
-	ask.Choice(f, &p.DType, "dtype", p.DType, "`format` of the model: %s", "bf16", "fp16", "fp32")
-	ask.Choice(f, &p.Quantization, "quantize", "", "quantize the weights to `FORMAT`: %s", "int8", "int4", "fp8")
+	settings.Choice(f, &p.DType, "dtype", p.DType, "`format` of the model: %s", "bf16", "fp16", "fp32")
+	settings.Choice(f, &p.Quantization, "quantize", "", "quantize the weights to `FORMAT`: %s", "int8", "int4", "fp8")
 	f.BoolVar(&t.eager, "eager", false, "decode without a graph, the cache growing")
-	ask.Choice(f, &p.Attention, "attention", "", "`kernel`: %s (default: the engine's)", "sdpa", "eager", "flash_attention_2")
+	settings.Choice(f, &p.Attention, "attention", "", "`kernel`: %s (default: the engine's)", "sdpa", "eager", "flash_attention_2")
 	f.BoolVar(&p.Graph, "graph", p.Graph, "decode through a CUDA graph with a static cache")
 	f.BoolVar(&p.Compile, "compile", false, "torch.compile the model")
-	ask.Choice(f, &p.Device, "device", "", "`device`: %s (default: a GPU where there is one)", "cuda", "cpu")
+	settings.Choice(f, &p.Device, "device", "", "`device`: %s (default: a GPU where there is one)", "cuda", "cpu")
 	f.StringVar(&p.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
 	f.StringVar(&p.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
@@ -119,7 +119,7 @@ func (t *trial) figureFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.Trace, "trace", "", "write traces to `FOLDER`; of a server, a load to replay")
 	f.Float64Var(&p.Speed, "speed", 0, "`times` as fast as the requests of --trace were recorded")
 	f.StringVar(&p.LoadUnit, "trace-unit", "", "`unit` of the load's times: s, ms, us or ns (default: what the file says)")
-	ask.Words(f, "trace-unit", "s", "ms", "us", "ns")
+	settings.Words(f, "trace-unit", "s", "ms", "us", "ns")
 	f.IntVar(&p.LoadBlock, "trace-block", 0, "`tokens` that a hash of the load is of (default: what the file says)")
 	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
 	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
@@ -145,14 +145,14 @@ func (t *trial) serverFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
 	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` that starts it, for the run alone")
 	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
-	f.Var(ask.RatesFlag(&t.rates, &t.span), "rate", "`requests` a second, at random; 1..32 finds the knee")
+	f.Var(settings.RatesFlag(&t.rates, &t.span), "rate", "`requests` a second, at random; 1..32 finds the knee")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
 	f.Float64Var(&p.Temperature, "temperature", 0, "`temperature` of choosing tokens, up to 2; --seed repeats it")
 	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
-	ask.Choice(f, &p.API, "api", p.API, "`endpoint` of the server: %s", "chat", "completions")
+	settings.Choice(f, &p.API, "api", p.API, "`endpoint` of the server: %s", "chat", "completions")
 	f.Var(failuresFlag(&p.MaxFailures), "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
-	f.Var(ask.TimeFlag(&p.Timeout), "timeout", "`time` of silence after which a request has failed, as 30 or 5m (default 120 seconds)")
-	ask.Choice(f, &p.Connections, "connections", "", "`use` of connections: %s (default: pooled)", "pooled", "new", "worker")
+	f.Var(settings.TimeFlag(&p.Timeout), "timeout", "`time` of silence after which a request has failed, as 30 or 5m (default 120 seconds)")
+	settings.Choice(f, &p.Connections, "connections", "", "`use` of connections: %s (default: pooled)", "pooled", "new", "worker")
 	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
 }
 

@@ -109,7 +109,7 @@ func (a *app) modelsShow() *cobra.Command {
 		Example: "  llmprof models show llama3.1-8b\n  llmprof models show ./config.json --format json",
 		Args:    cli.Needs("MODEL", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := a.Model(cmd.Context(), args[0], offline, lenient)
+			m, err := a.library().Model(cmd.Context(), args[0], offline, lenient)
 			if err != nil {
 				return err
 			}

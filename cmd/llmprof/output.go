@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
@@ -50,12 +50,12 @@ type forms struct {
 func (o *output) flags(cmd *cobra.Command) {
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	f := cmd.Flags()
-	ask.Choice(f, &o.format, "format", "", "`form`: %s", o.forms()...)
+	settings.Choice(f, &o.format, "format", "", "`form`: %s", o.forms()...)
 	f.StringVarP(&o.file, "output", "o", "", "`FILE` of the result; its ending says the form")
 	if o.chart {
 		f.Lookup("output").Usage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
 	}
-	ask.Choice(f, &o.color, "color", "auto", "`when` to colour a table: %s", "auto", "always", "never")
+	settings.Choice(f, &o.color, "color", "auto", "`when` to colour a table: %s", "auto", "always", "never")
 }
 
 // forms are those in which the result can be written.

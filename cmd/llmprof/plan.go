@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/printable"
 	"llmprof/measure/stats"
@@ -23,13 +23,13 @@ import (
 
 // A planOrder is a plan as it was asked for on the command line.
 type planOrder struct {
-	ask.Planned
+	settings.Planned
 	launch bool
 	output output
 }
 
 func (a *app) planCommand() *cobra.Command {
-	o := &planOrder{Planned: ask.Planned{Trace: traceLengths}}
+	o := &planOrder{Planned: settings.Planned{Trace: traceLengths}}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
 		Short: "Find the GPUs and settings that meet targets at least cost",
@@ -64,7 +64,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
-	q, err := o.Request(ctx, a)
+	q, err := o.Request(ctx, a.library())
 	if err != nil {
 		return err
 	}

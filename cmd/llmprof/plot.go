@@ -16,8 +16,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/input"
 	"llmprof/internal/spelling"
@@ -29,6 +29,7 @@ import (
 // A drawing is a picture as it was asked for on the command line.
 type drawing struct {
 	question
+	given  func(flag string) bool
 	file   string // where to
 	kind   string // "svg", "png" or "pdf"; "" for what the file's name ends in
 	by     string
@@ -94,7 +95,7 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.Given = cmd.Flags().Changed
+			d.given = cmd.Flags().Changed
 			return a.runPlot(cmd.Context(), d)
 		},
 	}
@@ -109,18 +110,18 @@ func (d *drawing) outputFlags(f *pflag.FlagSet, name string) {
 		what = "graph"
 	}
 	f.StringVarP(&d.file, "output", "o", "", "write the "+what+" to `FILE`, whole or not at all; - for standard output")
-	ask.Choice(f, &d.kind, "format", "", "`form` of the "+what+": %s (default: what FILE ends in)", d.forms()...)
+	settings.Choice(f, &d.kind, "format", "", "`form` of the "+what+": %s (default: what FILE ends in)", d.forms()...)
 	switch name {
 	case "roofline":
 		f.StringVar(&d.measured, "measured", "",
 			"`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
 	case "memory":
-		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context")
+		settings.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context")
 	case "sweep":
-		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context", "tp")
+		settings.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context", "tp")
 		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
 	case "graph":
-		ask.Choice(f, &d.phase, "phase", "both", "`phase` to show: %s", plots.PhaseNames()...)
+		settings.Choice(f, &d.phase, "phase", "both", "`phase` to show: %s", plots.PhaseNames()...)
 	}
 }
 
@@ -183,7 +184,7 @@ func (a *app) ofEstimate(draw func(*drawing, *answer) (picture, error)) func(con
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range ans.Warnings {
+		for _, w := range view.Texts(ans.Warnings) {
 			a.logf("warning: %s", w)
 		}
 		return draw(d, ans)
@@ -297,11 +298,11 @@ func names(list string) (all []string) {
 func curveName(models, gpus []string, ans *answer) string {
 	switch {
 	case len(models) > 1 && len(gpus) > 1:
-		return ans.Q.GPU + ", " + ans.Model.Name
+		return ans.Request.GPU + ", " + ans.Model.Name
 	case len(models) > 1:
 		return ans.Model.Name
 	}
-	return ans.Q.GPU
+	return ans.Request.GPU
 }
 
 // sweep answers at each value. Of the doublings it leaves out those that the
@@ -350,7 +351,7 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 	if _, err := os.Stat(d.measured); err != nil {
 		return nil, fmt.Errorf("--measured %s: %w", d.measured, input.Cause(err))
 	}
-	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
+	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
 	if d.Model != "" {
 		v.models = []string{d.Model}
 	}
@@ -358,8 +359,9 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 		v.engines = []string{d.Engine}
 	}
 	if strings.HasSuffix(d.measured, ".gz") || !isResult(d.measured) {
-		v.trace = traceFlags{file: d.measured, tp: max(d.Parallel.TP, 1), weights: d.Weights}
-		v.live.batches, v.live.prompts = []int{d.Workload.Batch}, []int{d.Workload.PromptLen}
+		w := d.Workload()
+		v.trace = traceFlags{file: d.measured, tp: d.Split().TP, weights: d.Weights}
+		v.live.batches, v.live.prompts = []int{w.Batch}, []int{w.PromptLen}
 		t, err := a.traced(ctx, v)
 		if err != nil {
 			return nil, err
@@ -406,21 +408,19 @@ func (d *drawing) askAs(phases []validate.OperatorPhase) error {
 	}
 	d.Model, d.GPU, d.Engine = cmp.Or(d.Model, c.Model), cmp.Or(d.GPU, c.GPU), cmp.Or(d.Engine, e.Profile().Name)
 	for _, p := range phases {
-		w := &d.Workload
 		for flag, of := range map[string]struct {
-			to *int
+			to **int
 			is int
-		}{"batch": {&w.Batch, p.Config.Batch}, "prompt-len": {&w.PromptLen, max(p.Config.Prompt, p.Context)},
-			"tp": {&d.Parallel.TP, p.Config.TP}} {
-			if d.Given(flag) && *of.to != of.is && of.is > 0 {
-				return usage("--%s %d: %s was measured with %d", flag, *of.to, d.measured, of.is)
+		}{"batch": {&d.Batch, p.Config.Batch}, "prompt-len": {&d.PromptLen, max(p.Config.Prompt, p.Context)}, "tp": {&d.TP, p.Config.TP}} {
+			if n := *of.to; n != nil && *n != of.is && of.is > 0 && d.given(flag) {
+				return usage("--%s %d: %s was measured with %d", flag, *n, d.measured, of.is)
 			}
 			if of.is > 0 {
-				*of.to = of.is
+				*of.to = &of.is
 			}
 		}
 	}
-	d.Workload.GenLen = 2
+	d.GenLen = new(2)
 	d.Weights = cmp.Or(d.Weights, c.Weights)
 	return nil
 }

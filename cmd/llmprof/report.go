@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
@@ -51,7 +51,6 @@ func (a *app) report() *cobra.Command {
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p.Given = cmd.Flags().Changed
 			p.command = commandLine(cmd)
 			return a.runReport(cmd.Context(), p)
 		},
@@ -66,7 +65,7 @@ func (p *paper) outputFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
 	f.BoolVar(&p.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.StringVarP(&p.file, "output", "o", "", "write the page to `FILE`, whole or not at all; - for standard output")
-	ask.Choice(f, &p.form, "format", "", "`form` of the page: %s (default: what FILE ends in)", "html", "md")
+	settings.Choice(f, &p.form, "format", "", "`form` of the page: %s (default: what FILE ends in)", "html", "md")
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
@@ -252,7 +251,7 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if s.measured == nil || s.measured.Operators == nil {
 		return nil
 	}
-	scorer, err := a.scorer(ans.Q.Hardware, ans.Q.Calibration)
+	scorer, err := a.scorer(ans.Request.Hardware, ans.Request.Calibration)
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/printable"
 	"llmprof/internal/spelling"
@@ -250,7 +250,7 @@ func (a *app) resultsTable() *cobra.Command {
 	}
 	o.flags(cmd)
 	resultsFlag(cmd, &dir)
-	ask.Choice(cmd.Flags(), &layout, "layout", layouts[0], "`shape` of the tables: %s", layouts...)
+	settings.Choice(cmd.Flags(), &layout, "layout", layouts[0], "`shape` of the tables: %s", layouts...)
 	allowFlags(cmd, &may)
 	return cmd
 }

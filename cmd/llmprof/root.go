@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/deployment"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
@@ -29,6 +30,15 @@ type app struct {
 	args           []string        // the command line without the program
 	read           *input.Record   // files that were read until now
 	sheet          sheet           // help and the version
+	lib            *deployment.Library
+}
+
+// library reads models, GPUs and calibrations of this machine.
+func (a *app) library() *deployment.Library {
+	if a.lib == nil {
+		a.lib = deployment.Open(a.env)
+	}
+	return a.lib
 }
 
 // A sheet is what help and the version are printed on. Cobra has no use for an error of help, so the first one is kept.
@@ -107,7 +117,7 @@ func parent(name, short string, below ...*cobra.Command) *cobra.Command {
 // complete has flags complete what they take.
 func complete(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		switch words := f.Annotations[ask.Completed]; {
+		switch words := f.Annotations[settings.Completed]; {
 		case words != nil:
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 		case f.Name == "model":

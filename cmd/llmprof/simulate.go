@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/openai"
 	"llmprof/serving"
@@ -20,7 +20,7 @@ import (
 // A simulation is what llmprof simulate was asked for.
 type simulation struct {
 	question
-	ask.Service
+	given         func(flag string) bool
 	prompt, gen   serving.Lengths
 	rates         []float64
 	span          [2]float64 // where the knee is searched
@@ -58,16 +58,15 @@ func (a *app) simulate() *cobra.Command {
 			"  llmprof simulate -m qwen3-8b -g h100 --concurrency 32 --prompt-len 512..4096",
 		Args: cli.Positional("model", "gpu"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s.Given = cmd.Flags().Changed
+			s.given = cmd.Flags().Changed
 			return a.runSimulate(cmd.Context(), s)
 		},
 	}
 	cli.Define(cmd, "Load", s.loadFlags)
-	cli.Define(cmd, cli.Model, s.ModelFlags)
-	cli.Define(cmd, cli.Hardware, s.HardwareFlags)
-	cli.Define(cmd, cli.Hardware, s.SkewFlag)
-	cli.Define(cmd, "Server", s.Flags)
-	cli.Define(cmd, cli.Engine, s.EngineFlags)
+	bind(cmd, cli.Model, &s.question, settings.Model)
+	bind(cmd, cli.Hardware, &s.question, settings.Hardware, settings.Experts)
+	bind(cmd, "Server", &s.question, settings.Server)
+	bind(cmd, cli.Engine, &s.question, settings.Engine)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
@@ -87,28 +86,28 @@ func (s *simulation) outputFlags(cmd *cobra.Command) {
 	s.output.chart = true
 	s.output.flags(cmd)
 	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
-	ask.Words(f, "chart", "latency", "timeline", "cdf")
+	settings.Words(f, "chart", "latency", "timeline", "cdf")
 	f.StringVar(&s.records, "records", "", "write a line of JSON for every request to `FILE`")
 }
 
 func (s *simulation) loadFlags(f *pflag.FlagSet) {
-	f.Var(ask.RatesFlag(&s.rates, &s.span), "rate", "`requests` a second, or several, as 1,2,4; 1..32 finds the knee")
+	f.Var(settings.RatesFlag(&s.rates, &s.span), "rate", "`requests` a second, or several, as 1,2,4; 1..32 finds the knee")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
 	f.StringVar(&s.unit, "trace-unit", "", "`unit` of the trace's times: s, ms, us or ns (default: what the trace says)")
-	ask.Words(f, "trace-unit", "s", "ms", "us", "ns")
+	settings.Words(f, "trace-unit", "s", "ms", "us", "ns")
 	f.IntVar(&s.block, "trace-block", 0, "`tokens` that a hash of the trace is of (default: what the trace says)")
-	f.Var(ask.PromptFlag(&s.prompt, traceLengths), "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
-	f.Var(ask.AnswerFlag(&s.gen, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
-	ask.Choice(f, &s.arrival, "arrival", "poisson", "`arrivals` at a rate: %s", "poisson", "gamma", "constant", "ramp")
+	f.Var(settings.PromptFlag(&s.prompt, traceLengths), "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(settings.AnswerFlag(&s.gen, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
+	settings.Choice(f, &s.arrival, "arrival", "poisson", "`arrivals` at a rate: %s", "poisson", "gamma", "constant", "ramp")
 	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
 	f.Float64Var(&s.from, "ramp-from", 0, "`requests` a second at which a ramp to --rate begins")
 	f.IntVar(&s.requests, "requests", 1000, "how many `requests`; of a trace at most so many if given")
 	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts (default: until a rate is steady)")
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
 	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,e2e=10s")
-	f.IntVar(&s.Workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
+	f.Var(settings.Value(&s.Budget), "max-num-batched-tokens", "most tokens `n` of a step, all sequences (default: the scheduler's)")
 }
 
 // drawn are the loads whose requests are drawn; of a range of rates, its lowest.
@@ -143,28 +142,28 @@ func (s *simulation) points() ([]serving.Load, error) {
 	switch {
 	case kinds != 1:
 		return nil, usage("which load? Give one of --rate, --concurrency and --trace, as in --rate 10")
-	case s.trace != "" && (s.Given("prompt-len") || s.Given("gen-len") || s.Given("arrival") || s.Given("burstiness") || s.Given("ramp-from")):
+	case s.trace != "" && (s.given("prompt-len") || s.given("gen-len") || s.given("arrival") || s.given("burstiness") || s.given("ramp-from")):
 		return nil, usage("--trace has its own lengths and arrivals: leave out --prompt-len, --gen-len, --arrival, --burstiness and --ramp-from")
-	case s.trace == "" && (s.Given("kv-offload") || s.Given("no-prefix-cache")):
+	case s.trace == "" && (s.Offload != nil || s.NoCache):
 		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, " +
 			"or --prefix-hit-rate")
-	case s.Given("routing") && s.Parallel.DP < 2:
+	case s.Routing != "" && s.Split().DP < 2:
 		return nil, usage("--routing: one replica needs none; give --dp")
-	case s.trace == "" && (s.Given("speed") || s.Given("trace-unit") || s.Given("trace-block")):
+	case s.trace == "" && (s.given("speed") || s.given("trace-unit") || s.given("trace-block")):
 		return nil, usage("--speed, --trace-unit and --trace-block are of a --trace")
-	case s.Given("trace-unit") && !slices.Contains([]string{"s", "ms", "us", "ns"}, s.unit):
+	case s.given("trace-unit") && !slices.Contains([]string{"s", "ms", "us", "ns"}, s.unit):
 		return nil, usage("--trace-unit %.40q: want s, ms, us or ns", s.unit)
-	case s.Given("trace-block") && s.block < 1:
+	case s.given("trace-block") && s.block < 1:
 		return nil, usage("--trace-block %d: want at least 1", s.block)
-	case s.Given("speed") && !(s.speed > 0 && s.speed <= 1e9):
+	case s.given("speed") && !(s.speed > 0 && s.speed <= 1e9):
 		return nil, usage("--speed %g: want above 0 and at most 1e9", s.speed)
-	case s.Given("burstiness") && s.arrival != "gamma":
+	case s.given("burstiness") && s.arrival != "gamma":
 		return nil, usage("--burstiness is of --arrival gamma")
-	case s.Given("ramp-from") != (s.arrival == "ramp"):
+	case s.given("ramp-from") != (s.arrival == "ramp"):
 		return nil, usage("--arrival ramp and --ramp-from go together, as in --arrival ramp --ramp-from 1 --rate 20")
-	case len(s.rates) == 0 && s.span[1] == 0 && s.Given("arrival"):
+	case len(s.rates) == 0 && s.span[1] == 0 && s.given("arrival"):
 		return nil, usage("--arrival is of a --rate")
-	case s.requests < 1 && s.Given("requests"):
+	case s.requests < 1 && s.given("requests"):
 		return nil, usage("--requests %d: want at least 1", s.requests)
 	case s.warmup < 0 || s.trace == "" && s.warmup >= s.requests:
 		return nil, usage("--warmup %d of %d requests: some have to count", s.warmup, s.requests)
@@ -208,17 +207,20 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err := s.checkChart(); err != nil {
 		return err
 	}
-	s.Workload.Batch, s.Workload.PromptLen, s.Workload.GenLen = max(s.Parallel.MicroBatches, 1), 1024, 2
-	ans, err := a.answer(ctx, &s.question)
+	d, err := a.library().Serve(ctx, &s.Request)
 	if err != nil {
 		return err
 	}
-	server, err := s.Server(ctx, a, ans)
+	server, err := d.Server(ctx)
+	if err != nil {
+		return err
+	}
+	notes, err := d.Notes()
 	if err != nil {
 		return err
 	}
 	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o,
-		results: &view.Simulation{Estimate: &ans.Estimate, Server: server, Seed: s.seed, Warnings: ans.Warnings}}
+		results: &view.Simulation{Deployment: d, Server: server, Seed: s.seed, Warnings: view.Texts(notes)}}
 	switch {
 	case s.machines.to != "":
 		return r.submit(ctx)
@@ -239,7 +241,7 @@ func (s *simulation) checkChart() error {
 	default:
 		return usage("--chart %.40q: want latency, timeline or cdf", s.chart)
 	}
-	if s.Given("chart") && s.output.picture() == "" {
+	if s.given("chart") && s.output.picture() == "" {
 		return usage("--chart %s: give -o with a name that ends in .svg, .png or .pdf", s.chart)
 	}
 	return nil

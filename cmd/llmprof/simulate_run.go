@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
@@ -78,7 +78,7 @@ type point struct {
 // one runs one load, and adds its result.
 func (s *simulator) one(ctx context.Context, follow *follower, p point) error {
 	o := s.options
-	o.Steady = !s.Given("warmup") && p.load != nil && p.load.Settles()
+	o.Steady = !s.given("warmup") && p.load != nil && p.load.Settles()
 	if s.out != nil {
 		o.Each = func(r *serving.Record) { _ = s.out.Encode(view.RecordOf(p.name, r)) }
 	}
@@ -142,7 +142,7 @@ func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 	}
 	defer f.Close()
 	o := replay.Options{Speed: s.speed, Unit: s.unit, Block: s.block}
-	if s.Given("requests") {
+	if s.given("requests") {
 		o.Requests = s.requests
 	}
 	t, err := replay.Read(f, o)
@@ -173,12 +173,13 @@ func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 // checkPrefixes refuses flags that change nothing, by whether prompts of the trace have hashes.
 func (s *simulation) checkPrefixes(hashed bool) error {
 	switch {
-	case hashed && s.Given("prefix-hit-rate"):
+	case hashed && s.HitRate != nil:
 		return usage("--prefix-hit-rate is of prompts without hashes: those of %s say themselves what they share", s.trace)
 	case hashed:
 		return nil
 	}
-	return ask.Refuse(s.Given, []string{"kv-offload", "no-prefix-cache"}, "--%s is of prompts that share prefixes: %s has no hashes of them",
+	return settings.Refuse(s.given, []string{"kv-offload", "no-prefix-cache"},
+		"--%s is of prompts that share prefixes: %s has no hashes of them",
 		s.trace)
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
@@ -50,7 +50,7 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 		f.StringVar(&s.claim, "volume-claim", "llmprof", "`claim` of the volume that the pods share")
 		f.IntVar(&s.gpus, "pod-gpus", 0, "`GPUs` of each pod")
 		f.StringVar(&s.part, "part", "", "`folder` that a task keeps its shard in")
-		ask.Words(f, "submit", "slurm", "kubernetes")
+		settings.Words(f, "submit", "slurm", "kubernetes")
 		_ = f.MarkHidden("part")
 	})
 	cli.MayBeEmpty(cmd, "submit") // a task runs the command line that submitted it, without a place to submit to

@@ -13,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/deployment"
 	"llmprof/plan/sweep"
 	"llmprof/unit"
 )
@@ -54,14 +55,14 @@ func (a *app) sweepCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	ask.GridFlags(&ask.Question{}, &ask.SteadyLoad{}).VisitAll(func(e *pflag.Flag) {
+	settings.Flags(&deployment.Request{}).VisitAll(func(e *pflag.Flag) {
 		o.lists[e.Name] = new(string)
 		f.VarP(&gridList{text: o.lists[e.Name], more: e.NoOptDefVal == ""}, e.Name, e.Shorthand, listUsage(e))
 		if e.NoOptDefVal != "" {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
 		}
 	})
-	ask.Choice(f, &o.format, "format", "", "`form`: %s (default: what FILE ends in, else csv)", sweep.Formats()...)
+	settings.Choice(f, &o.format, "format", "", "`form`: %s (default: what FILE ends in, else csv)", sweep.Formats()...)
 	f.StringVarP(&o.file, "output", "o", "", "write the rows to `FILE`, not to standard output")
 	f.BoolVar(&o.keep, "keep", false, "keep impossible points, with the reason")
 	f.Uint64Var(&o.from, "from", 0, "go on from `point` N: append to the rows of FILE, or begin another\nFILE of Parquet")
@@ -130,7 +131,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	if options.Shard, err = o.mine(a); err != nil {
 		return err
 	}
-	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, unit.ParseCount)
+	g, err := settings.NewGrid(func(flag string) (string, bool) { return *o.lists[flag], o.flags.Changed(flag) })
 	if err != nil {
 		return err
 	}
@@ -139,8 +140,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 			return usage("--from %d: there are %d points", o.from, end-begin)
 		}
 	}
-	known := ask.NewDeployments(a)
-	if err := a.known(ctx, known, g); err != nil {
+	if err := a.known(ctx, g); err != nil {
 		return err
 	}
 	if o.to != "" {
@@ -153,7 +153,8 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 		}
 		options.See = picture.see
 	}
-	options.Source = func() (sweep.Source, error) { return ask.NewGridSource(ctx, known, g), nil }
+	options.Source = func() (sweep.Source, error) { return sweep.NewSource(ctx, a.library(), g), nil }
+	options.Name = settings.Flag
 	summary, err := a.stream(ctx, o, g, options)
 	a.saySummary(&summary, o.keep)
 	if err != nil {
@@ -207,12 +208,11 @@ func (a *app) submitSweep(ctx context.Context, o *gridOrder, g *sweep.Grid, form
 }
 
 // known looks every name of the grid up before the first row is written.
-func (a *app) known(ctx context.Context, d *ask.Deployments, g *sweep.Grid) error {
-	q := &ask.Question{}
-	flags := ask.GridFlags(q, &ask.SteadyLoad{})
+func (a *app) known(ctx context.Context, g *sweep.Grid) error {
+	var base deployment.Request
 	for _, axis := range g.Axes {
-		if ask.Alone(axis.Name) {
-			_ = flags.Set(axis.Name, axis.Values[0]) // was tried before
+		if settings.Alone(axis.Key) {
+			axis.Values[0].Set(&base)
 		}
 	}
 	for _, name := range []string{"model", "gpu"} {
@@ -222,8 +222,9 @@ func (a *app) known(ctx context.Context, d *ask.Deployments, g *sweep.Grid) erro
 	}
 	for _, axis := range g.Axes {
 		for _, v := range axis.Values {
-			if err := d.Known(ctx, q, axis.Name, v); err != nil {
-				return err
+			q := base
+			if v.Set(&q); a.library().Known(ctx, &q) != nil {
+				return settings.InFlags(a.library().Known(ctx, &q))
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/plan/sweep"
 	"llmprof/plots"
 	"llmprof/unit"
@@ -51,7 +51,7 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	for n, name := range []string{"batch", "prompt-len", "cached-prefix", "chunk", "gen-len"} {
 		a := sweep.Axis{Name: name}
 		for _, v := range g.Workload[n] {
-			a.Values = append(a.Values, strconv.Itoa(v))
+			a.Values = append(a.Values, sweep.Value{Text: strconv.Itoa(v)})
 		}
 		lists = append(lists, a)
 	}
@@ -157,7 +157,7 @@ func (p *gridPicture) add(r *sweep.Row) {
 	}
 	x := map[string]float64{"batch": float64(r.Batch), "prompt-len": float64(r.Prompt), "tp": float64(r.TP)}[p.over]
 	if text, ok := other(r, p.over); ok {
-		x = ask.Limit(p.over, text)
+		x = settings.Limit(p.over, text)
 	}
 	var e analytic.Estimate
 	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow),

@@ -17,17 +17,17 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/deployment"
 	"llmprof/internal/input"
 	"llmprof/internal/testkit"
 	"llmprof/plan/sweep"
-	"llmprof/unit"
 )
 
 // TestSweepTakesEveryFlag holds that each setting of estimate is a list of sweep, with the same help.
 func TestSweepTakesEveryFlag(t *testing.T) {
 	estimate, grid := (&app{}).estimate().Flags(), (&app{}).sweepCommand().Flags()
-	lists := ask.GridFlags(&ask.Question{}, &ask.SteadyLoad{})
+	lists := settings.Flags(&deployment.Request{})
 	estimate.VisitAll(func(f *pflag.Flag) {
 		if presentation(f.Name) {
 			return
@@ -265,9 +265,10 @@ func parquetRows(file string) (int, error) {
 func TestSweepPicture(t *testing.T) {
 	of := func(args ...string) *gridPicture {
 		t.Helper()
-		grid, err := ask.NewGrid(func(flag string) bool { return slices.Contains(args, flag) }, func(flag string) string {
-			return args[slices.Index(args, flag)+1]
-		}, unit.ParseCount)
+		grid, err := settings.NewGrid(func(flag string) (string, bool) {
+			i := slices.Index(args, flag)
+			return args[i+1], i >= 0
+		})
 		testkit.Must(t, err)
 		p, err := newGridPicture("a.svg", grid)
 		testkit.Must(t, err)

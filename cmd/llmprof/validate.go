@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof"
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/internal/spelling"
 	"llmprof/models"
@@ -82,18 +83,18 @@ func (v *comparison) chosenFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, ffn, batch, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
-	ask.CalibrationFlag(f, &v.constant)
+	settings.CalibrationFlag(f, &v.constant)
 	f.BoolVar(&v.pool, "pool", false, "compare with the median of each configuration")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a median error is over this `percent`")
-	ask.Words(f, "by", "engine", "gpu", "tp", "model", "ffn", "batch", "source")
+	settings.Words(f, "by", "engine", "gpu", "tp", "model", "ffn", "batch", "source")
 }
 
 func (v *comparison) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	v.output.chart = true
 	v.output.flags(cmd)
-	ask.Choice(f, &v.chart, "chart", "scatter", "`kind` of chart: %s", "scatter", "follow", "ops")
+	settings.Choice(f, &v.chart, "chart", "scatter", "`kind` of chart: %s", "scatter", "follow", "ops")
 	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
 }
 
@@ -136,7 +137,7 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	case v.trace.file != "":
 		return a.runTrace(ctx, v)
 	}
-	constants, err := ask.NewCalibrations(v.constant)
+	constants, err := deployment.NewCalibrations(v.constant)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (v *comparison) figure() (f *plots.Figure, err error) {
 // scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and predicts by
 // the calibration of a file, or by those that come with the program where none is named.
 func (a *app) scorer(hardware, calibration string) (*validate.Scorer, error) {
-	constants, err := ask.NewCalibrations(calibration)
+	constants, err := deployment.NewCalibrations(calibration)
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +213,12 @@ func (a *app) scorer(hardware, calibration string) (*validate.Scorer, error) {
 }
 
 // scorerBy predicts by calibrations that were read.
-func (a *app) scorerBy(file string, constants *ask.Calibrations) (*validate.Scorer, error) {
+func (a *app) scorerBy(file string, constants *deployment.Calibrations) (*validate.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := a.GPUs(file)
+	gpus, err := a.library().GPUs(file)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func (a *app) ownModels(ctx context.Context, v *comparison) error {
 		if !strings.ContainsAny(name, `/\`) {
 			continue
 		}
-		m, err := a.Model(ctx, name, v.live.offline, false)
+		m, err := a.library().Model(ctx, name, v.live.offline, false)
 		if err != nil {
 			return err
 		}
@@ -340,7 +341,7 @@ func (v *comparison) verdict() error {
 
 // checkAblate refuses what an ablation has no use for.
 func (v *comparison) checkAblate() error {
-	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart", "pool"},
+	err := settings.Refuse(v.given, []string{"by", "worst", "fail-over", "chart", "pool"},
 		"--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
 	if err == nil && v.output.picture() != "" {
 		err = usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/deployment"
 	"llmprof/measure/experiment"
 	"llmprof/validate"
 	"llmprof/validate/live"
@@ -35,7 +36,7 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 	f.IntSliceVarP(&l.batches, "batch", "b", []int{1, 8, 32}, "`sequences` that run together")
 	f.IntSliceVar(&l.prompts, "prompt-len", []int{128, 1024, 4096}, "`tokens` of each prompt")
 	f.IntVar(&l.gen, "gen-len", 32, "`tokens` generated for each prompt")
-	ask.Choice(f, &l.device, "device", "", "`device` that is measured: %s (default: cuda)", "cuda", "cpu")
+	settings.Choice(f, &l.device, "device", "", "`device` that is measured: %s (default: cuda)", "cuda", "cpu")
 	f.StringVar(&l.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	f.StringVar(&l.results, "results", defaultResults, "`FOLDER` of results and predictions")
 	f.StringVar(&l.python, "python", "", "Python `interpreter` of the transformers engine")
@@ -72,7 +73,7 @@ func (v *comparison) checkLive() error {
 		}
 		return nil
 	}
-	err := ask.Refuse(v.given, gridOnly, "--%s: the points and their settings are those of --grid %s; leave one of the two out", l.grid)
+	err := settings.Refuse(v.given, gridOnly, "--%s: the points and their settings are those of --grid %s; leave one of the two out", l.grid)
 	switch {
 	case l.grid != "" && err != nil:
 		return err
@@ -107,7 +108,7 @@ func (a *app) runLive(ctx context.Context, v *comparison) error {
 // compareLive finds the GPU and the engines of this machine and runs the comparison.
 func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Comparison, err error) {
 	l := &v.live
-	table, err := a.GPUs(l.hardware)
+	table, err := a.library().GPUs(l.hardware)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 	if measure == nil {
 		measure = lab.Measure
 	}
-	constants, err := ask.NewCalibrations(v.constant)
+	constants, err := deployment.NewCalibrations(v.constant)
 	if err != nil {
 		return nil, err
 	}

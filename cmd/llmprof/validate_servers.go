@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/analytic/operator"
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/measure/result"
 	"llmprof/serving"
 	"llmprof/validate/served"
@@ -42,7 +42,7 @@ func (a *app) validateServers() *cobra.Command {
 	o.flags(cmd)
 	cmd.Flags().Lookup("output").Usage += " of one GPU"
 	cmd.Flags().StringVarP(&o.gpu, "gpu", "g", "", "only servers on this `GPU`, as h200; of files, what the server ran on")
-	ask.CalibrationFlag(cmd.Flags(), &o.calibration)
+	settings.CalibrationFlag(cmd.Flags(), &o.calibration)
 	return cmd
 }
 
@@ -121,22 +121,26 @@ func runNames(files []string) []string {
 
 // serverOf is the server of a run as it is predicted by the constants of a calibration.
 func (a *app) serverOf(ctx context.Context, r *served.Run, calibration string) (*serving.Server, error) {
-	q := &question{Question: ask.Question{
-		Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, Given: func(string) bool { return false },
-	}}
-	q.Workload.PromptLen, q.Workload.GenLen = 1024, 2
-	q.Links.NoP2P = r.NoP2P
 	stages := max(r.PP, 1)
-	q.Parallel = operator.Parallelism{TP: r.TP, DP: r.DP, EP: r.EP, MoETP: r.MoETP, PP: stages, MicroBatches: stages}
-	q.Workload.Batch = stages
-	ans, err := a.answer(ctx, q)
+	d, err := a.library().Serve(ctx, &deployment.Request{
+		Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, NoP2P: r.NoP2P, TP: &r.TP, DP: &r.DP,
+		EP: above(r.EP), MoETP: above(r.MoETP), PP: &stages, MicroBatches: &stages,
+	})
 	if err != nil {
 		return nil, err
 	}
-	s, err := new(ask.Service).Server(ctx, a, ans)
+	s, err := d.Server(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.Apply(s)
 	return s, s.Check()
+}
+
+// above is a number of ranks, nil for none.
+func above(n int) *int {
+	if n < 1 {
+		return nil
+	}
+	return &n
 }

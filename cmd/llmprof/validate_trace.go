@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/tracefile"
 	"llmprof/models"
@@ -43,12 +43,12 @@ var ofTrace = []string{"context", "tp", "weights", "kv"}
 func (v *comparison) checkTrace() error {
 	t := &v.trace
 	if t.file == "" && len(v.Files) > 0 {
-		return ask.Refuse(v.given, []string{"context"}, "--%s is about a trace: give --trace FILE")
+		return settings.Refuse(v.given, []string{"context"}, "--%s is about a trace: give --trace FILE")
 	}
 	if t.file == "" {
-		return ask.Refuse(v.given, ofTrace, "--%s is about a trace, or about a report of another tool: give --trace FILE, or a FILE")
+		return settings.Refuse(v.given, ofTrace, "--%s is about a trace, or about a report of another tool: give --trace FILE, or a FILE")
 	}
-	if err := ask.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart", "pool"},
+	if err := settings.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart", "pool"},
 		"--trace compares operators of one trace: --%s has no meaning beside it"); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func attentions(m *models.Model) (n int) {
 
 // tracedGPU is the key of the GPU that was given, or that the trace names.
 func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
-	table, err := a.GPUs(v.live.hardware)
+	table, err := a.library().GPUs(v.live.hardware)
 	if err != nil {
 		return "", err
 	}

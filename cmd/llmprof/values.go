@@ -9,16 +9,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/internal/input"
 	"llmprof/serving"
 	"llmprof/serving/replay"
-	"llmprof/unit"
 )
 
 // failuresFlag reads the share of requests that may fail, as "0.01" or "1%".
 func failuresFlag(to **float64) pflag.Value {
-	return ask.Flag(func() string {
+	return settings.Own(func() string {
 		if *to == nil {
 			return ""
 		}
@@ -39,7 +38,7 @@ func failuresFlag(to **float64) pflag.Value {
 
 // lensFlag reads a number of tokens, or how they are distributed: "1024", "512..2048" or "lognormal:1024,0.8".
 func lensFlag(fixed *int, drawn *string) pflag.Value {
-	return ask.Flag(func() string { return cmp.Or(*drawn, strconv.Itoa(*fixed)) }, func(text string) error {
+	return settings.Own(func() string { return cmp.Or(*drawn, strconv.Itoa(*fixed)) }, func(text string) error {
 		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 			*fixed, *drawn = n, "" // how many there may be depends on the engine
 			return nil
@@ -54,20 +53,19 @@ func lensFlag(fixed *int, drawn *string) pflag.Value {
 
 // drawnFlag is a whole number of tokens, as "1024" or "8k", in place of which a load takes a distribution, whose mean
 // is the number then.
-func drawnFlag(number pflag.Value, lengths *serving.Lengths, drawn pflag.Value) pflag.Value {
-	return ask.Flag(number.String, func(text string) error {
+func drawnFlag(number pflag.Value, lengths **serving.Lengths, drawn func(*serving.Lengths, settings.TraceReader) pflag.Value,
+	read settings.TraceReader) pflag.Value {
+	return settings.Own(number.String, func(text string) error {
 		if !strings.Contains(text, "..") && !strings.Contains(text, ":") {
-			n, err := unit.ParseCount(text)
-			if err != nil {
-				return err
-			}
-			*lengths = serving.Lengths{}
-			return number.Set(strconv.Itoa(n))
+			*lengths = nil
+			return number.Set(text)
 		}
-		if err := drawn.Set(text); err != nil {
+		l := &serving.Lengths{}
+		if err := drawn(l, read).Set(text); err != nil {
 			return err
 		}
-		return number.Set(strconv.Itoa(int(math.Round(lengths.MeanLength()))))
+		*lengths = l
+		return number.Set(strconv.Itoa(int(math.Round(l.MeanLength()))))
 	})
 }
 

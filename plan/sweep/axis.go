@@ -5,12 +5,21 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"llmprof/deployment"
 )
 
 // An Axis is a setting with the values that it takes in turn.
 type Axis struct {
-	Name   string
-	Values []string
+	Key    string
+	Name   string // name by which the setting was given
+	Values []Value
+}
+
+// A Value is one of an axis: as it was given, and what it does to a request.
+type Value struct {
+	Text string
+	Set  func(*deployment.Request)
 }
 
 // maxValues is the most values of one axis.

@@ -29,10 +29,10 @@ const (
 	NumNumbers
 )
 
-// NumberOf finds a number by the name of its flag.
-func NumberOf(flag string) (Number, bool) {
-	for n, name := range [...]string{"batch", "prompt-len", "cached-prefix", "chunk", "gen-len"} {
-		if name == flag {
+// NumberOf finds a number by the key of its setting.
+func NumberOf(key string) (Number, bool) {
+	for n, name := range [...]string{"batch", "prompt_len", "cached_prefix", "chunk", "gen_len"} {
+		if name == key {
 			return Number(n), true
 		}
 	}
@@ -41,15 +41,15 @@ func NumberOf(flag string) (Number, bool) {
 
 // Add adds an axis. The values of a number of the workload are numbers.
 func (g *Grid) Add(a Axis) error {
-	n, ok := NumberOf(a.Name)
+	n, ok := NumberOf(a.Key)
 	if !ok {
 		g.Axes = append(g.Axes, a)
 		return nil
 	}
 	for _, v := range a.Values {
-		x, err := strconv.Atoi(v)
+		x, err := strconv.Atoi(v.Text)
 		if err != nil {
-			return fmt.Errorf("%s: %.40q is not a whole number", a.Name, v)
+			return fmt.Errorf("%s: %.40q is not a whole number", a.Name, v.Text)
 		}
 		g.Workload[n] = append(g.Workload[n], x)
 	}
@@ -58,7 +58,7 @@ func (g *Grid) Add(a Axis) error {
 
 // Loaded reports whether the points are under a load.
 func (g *Grid) Loaded() bool {
-	return slices.ContainsFunc(g.Axes, func(a Axis) bool { return a.Name == "rate" || a.Name == "concurrency" })
+	return slices.ContainsFunc(g.Axes, func(a Axis) bool { return a.Key == "rate" || a.Key == "concurrency" })
 }
 
 // maxPoints is the most points of a grid: a year's work.
@@ -90,7 +90,7 @@ func mul(a uint64, n int) uint64 {
 }
 
 // at is the values of the axes at the outer index.
-func (g *Grid) at(outer uint64, values []string) {
+func (g *Grid) at(outer uint64, values []Value) {
 	for i := len(g.Axes) - 1; i >= 0; i-- {
 		n := uint64(len(g.Axes[i].Values))
 		values[i] = g.Axes[i].Values[outer%n]

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"llmprof/analytic"
+	"llmprof/deployment"
 )
 
 // A Format is a form in which rows are written.
@@ -43,20 +44,29 @@ type Setup struct {
 type Source interface {
 	// Prepare takes a value of each axis. A setting that cannot be has an error, and as much
 	// of a Setting as is known of it.
-	Prepare(values []string) (*Setup, error)
+	Prepare(values []Value) (*Setup, error)
 }
 
 // Options say what is written, and where.
 type Options struct {
 	Format   Format
 	Shard    Shard
-	Skip     uint64                 // points of the shard that were answered before; the header was written then
-	Keep     bool                   // impossible points too, with the reason
-	Workers  int                    // 0 for as many as there are processors
-	Progress func(done, all uint64) // called from one goroutine, in order; done counts skipped points too
-	See      func(rows []Row)       // is shown all rows, in order
-	Source   func() (Source, error) // makes one for each worker
-	Out      io.Writer              // nil where See alone takes the rows
+	Skip     uint64                  // points of the shard that were answered before; the header was written then
+	Keep     bool                    // impossible points too, with the reason
+	Workers  int                     // 0 for as many as there are processors
+	Progress func(done, all uint64)  // called from one goroutine, in order; done counts skipped points too
+	See      func(rows []Row)        // is shown all rows, in order
+	Source   func() (Source, error)  // makes one for each worker
+	Name     func(key string) string // names settings in reasons; nil for their keys
+	Out      io.Writer               // nil where See alone takes the rows
+}
+
+// text is what an error says of a point.
+func (o *Options) text(err error) string {
+	if o.Name == nil {
+		return err.Error()
+	}
+	return deployment.Text(err, o.Name)
 }
 
 // blockPoints is how many points a worker answers at a time.
@@ -107,7 +117,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		if err != nil {
 			return all, err
 		}
-		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0)}
+		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]Value, len(g.Axes)), outer: ^uint64(0)}
 		w.text = newText(o.Format, &w.row, g.Loaded())
 		team.Go(func() { w.run(ctx, jobs) })
 	}
@@ -192,7 +202,7 @@ type worker struct {
 	inner   uint64
 	source  Source
 	options *Options
-	values  []string
+	values  []Value
 	outer   uint64 // outer index of the setup at hand
 	setup   *Setup
 	wrong   error // why that setting cannot be
@@ -230,7 +240,7 @@ func (w *worker) answer(b *block) {
 		}
 		end := min((outer+1)*w.inner, b.to)
 		if w.wrong != nil && !w.options.Keep {
-			reason := w.wrong.Error()
+			reason := w.options.text(w.wrong)
 			b.summary.left(w.kindOf(reason), reason, end-at)
 			at = end
 			continue
@@ -265,7 +275,7 @@ func (w *worker) point(b *block, inner uint64) {
 		var load analytic.Workload
 		w.grid.workload(inner, &load)
 		r.workload(&load)
-		reason = w.wrong.Error()
+		reason = w.options.text(w.wrong)
 	} else {
 		reason = w.predict(r, inner)
 	}
@@ -322,7 +332,7 @@ func (w *worker) load(r *Row, load analytic.Workload, e analytic.Estimate) (reas
 	loaded, err := w.setup.Load(&load, &e)
 	switch {
 	case err != nil:
-		return err.Error()
+		return w.options.text(err)
 	case !loaded.finite():
 		return beyond
 	}

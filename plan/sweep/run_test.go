@@ -21,7 +21,7 @@ import (
 // fixed has one setting.
 type fixed struct{ setup *sweep.Setup }
 
-func (f fixed) Prepare([]string) (*sweep.Setup, error) { return f.setup, nil }
+func (f fixed) Prepare([]sweep.Value) (*sweep.Setup, error) { return f.setup, nil }
 
 // settingOf prepares a case of the built-in tables.
 func settingOf(t testing.TB, model, gpu, engine string, tp int) func() (sweep.Source, error) {
@@ -62,7 +62,7 @@ func write(t *testing.T, g *sweep.Grid, o sweep.Options) (string, sweep.Summary)
 }
 
 func batches(n int) *sweep.Grid {
-	return &sweep.Grid{Axes: []sweep.Axis{{Name: "gpu", Values: []string{"a", "b"}}},
+	return &sweep.Grid{Axes: []sweep.Axis{{Key: "gpu", Name: "gpu", Values: []sweep.Value{{Text: "a"}, {Text: "b"}}}},
 		Workload: [sweep.NumNumbers][]int{count(1, n), {1024}, {0}, {0}, {1, 2, 300}}}
 }
 

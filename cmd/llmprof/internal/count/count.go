@@ -26,6 +26,9 @@ func Lenient(f *pflag.Flag) {
 	}
 }
 
+// Parse reads a whole number as people write it.
+func Parse(s string) (int, error) { return unit.ParseCount(strings.TrimSpace(s)) }
+
 // Set reads the number, or the numbers.
 func (n number) Set(s string) error {
 	parts := []string{s}
@@ -33,7 +36,7 @@ func (n number) Set(s string) error {
 		parts = strings.Split(s, ",")
 	}
 	for i, part := range parts {
-		v, err := unit.ParseCount(strings.TrimSpace(part))
+		v, err := Parse(part)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,9 @@ import (
 
 	"llmprof"
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/plots/colors"
@@ -86,12 +87,11 @@ func NewCatalog(version string) (*Catalog, error) {
 		}
 		c.GPUs = append(c.GPUs, one)
 	}
-	c.Choices = map[string][]string{
-		"engine": engine.Names(), "weights": append(models.SchemeNames(), models.Mixes()...), "kv": ask.FormatNames(), "act": ask.FormatNames(),
+	c.Choices = map[string][]string{}
+	for _, key := range []string{"engine", "weights", "kv", "act"} {
+		c.Choices[key] = deployment.Words(key)
 	}
-	f := ask.Flags(&ask.Question{})
-	new(ask.SteadyLoad).Flags(f)
-	f.VisitAll(func(f *pflag.Flag) {
+	settings.Flags(&deployment.Request{}).VisitAll(func(f *pflag.Flag) {
 		_, usage := pflag.UnquoteUsage(f)
 		c.Flags[f.Name] = flagInfo{f.DefValue, usage}
 	})

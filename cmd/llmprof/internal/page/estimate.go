@@ -9,25 +9,20 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/plots"
 )
 
 // question reads the flags of "llmprof estimate".
-func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
-	q, l := &ask.Question{}, &ask.SteadyLoad{}
-	f := ask.Flags(q)
-	l.Flags(f)
-	f.VisitAll(count.Lenient)
-	q.Given = f.Changed
-	if err := set(f, flags); err != nil {
-		return nil, nil, err
+func question(flags map[string]string) (*deployment.Request, error) {
+	q := &deployment.Request{}
+	if err := set(settings.Flags(q), flags); err != nil {
+		return nil, err
 	}
-	q.LeaveBatch()
-	return q, l, q.Check()
+	return q, q.Check()
 }
 
 // set gives flags their values, in the order of their names so that the first error is
@@ -35,29 +30,26 @@ func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
 func set(f *pflag.FlagSet, flags map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if f.Lookup(name) == nil {
-			return ask.Usage("--%.40s is no flag of llmprof %s", name, f.Name())
+			return settings.Usage("--%.40s is no flag of llmprof %s", name, f.Name())
 		}
 		if err := f.Set(name, flags[name]); err != nil {
 			if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 				err = invalid.Unwrap()
 			}
-			return ask.Usage("--%s %.60q: %w", name, flags[name], err)
+			return settings.Usage("--%s %.60q: %w", name, flags[name], err)
 		}
 	}
 	return nil
 }
 
 // asked is the answer to the flags of a request.
-func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
-	q, l, err := question(r.Flags)
+func (p *Page) asked(ctx context.Context, r *Request) (*view.Estimate, error) {
+	q, err := question(r.Flags)
 	if err != nil {
 		return nil, err
 	}
 	ans, err := p.known.Answer(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return ans, l.Answer(ctx, p, ans)
+	return &view.Estimate{Answer: ans}, err
 }
 
 // An Estimate is what the views of one state show.
@@ -69,12 +61,16 @@ type Estimate struct {
 
 // estimate is what "llmprof estimate" computes, as the views show it.
 func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
-	q, _, err := question(r.Flags)
+	q, err := question(r.Flags)
 	if err != nil {
 		return nil, err
 	}
-	ans, err := p.known.Answer(ctx, q)
+	d, err := p.known.Resolve(ctx, q)
 	if err != nil {
+		return nil, err
+	}
+	ans := &view.Estimate{}
+	if ans.Answer, err = d.Explain(); err != nil {
 		return nil, err
 	}
 	graph, err := plots.DocumentGraph(&ans.Case, &ans.Report)

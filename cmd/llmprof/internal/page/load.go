@@ -6,16 +6,18 @@ import (
 	"maps"
 	"slices"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/unit"
 )
 
 // A served is a deployment with the steady states that were asked for last, for most requests differ from one before in the lengths or the
 // load alone.
 type served struct {
-	deployment *ask.Deployment
+	deployment *deployment.Deployment
 	server     string // flags of the server with its requests
-	states     *ask.Rates
+	states     *deployment.States
 }
 
 // ofRequests are flags of requests and of a server, of which the deployment knows nothing; ofLoad are those of which the server knows
@@ -40,12 +42,12 @@ func others(flags map[string]string, but []string) (text string) {
 const mostServed = 8
 
 // serve prepares the deployment of a request, unless it is that of one before.
-func (p *Page) serve(ctx context.Context, q *ask.Question, flags map[string]string) (*served, error) {
+func (p *Page) serve(ctx context.Context, q *deployment.Request, flags map[string]string) (*served, error) {
 	setting := others(flags, ofRequests)
 	if s := p.served[setting]; s != nil {
 		return s, nil
 	}
-	d, err := p.known.Prepare(ctx, q)
+	d, err := p.known.Resolve(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +60,8 @@ func (p *Page) serve(ctx context.Context, q *ask.Question, flags map[string]stri
 }
 
 // of are the steady states of the server that a request describes.
-func (s *served) of(ctx context.Context, p *Page, q *ask.Question, l *ask.SteadyLoad, flags map[string]string) (*ask.Rates, error) {
-	server := fmt.Sprint(others(flags, ofLoad), q.Workload.Batch)
+func (s *served) of(ctx context.Context, q *deployment.Request, flags map[string]string) (*deployment.States, error) {
+	server := fmt.Sprint(others(flags, ofLoad), q.Workload().Batch)
 	if s.server == server {
 		s.states.During(ctx)
 		return s.states, nil
@@ -68,7 +70,7 @@ func (s *served) of(ctx context.Context, p *Page, q *ask.Question, l *ask.Steady
 	if err != nil {
 		return nil, err
 	}
-	all, err := l.Rates(ctx, p, ans)
+	all, err := ans.States(ctx, &ans.Estimate)
 	if err == nil {
 		s.server, s.states = server, all
 	}
@@ -84,26 +86,27 @@ type Load struct {
 
 // under is the steady state of "llmprof estimate --rate" or "--concurrency".
 func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
-	q, l, err := question(r.Flags)
+	q, err := question(r.Flags)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Check(q); err != nil {
+	if err := q.CheckLoad(); err != nil {
 		return nil, err
 	}
 	s, err := p.serve(ctx, q, r.Flags)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.of(ctx, p, q, l, r.Flags)
+	all, err := s.of(ctx, q, r.Flags)
 	if err != nil {
 		return nil, err
 	}
-	load, err := l.Of(all)
+	load, err := all.Of(q)
 	if err != nil {
 		return nil, err
 	}
-	return &Answer{Data: &Load{load.Document(), load.Words(), l.Warning(load)}}, nil
+	shown := view.Load{Load: load}
+	return &Answer{Data: &Load{shown.Document(), shown.Words(), view.Text(load.Warning())}}, nil
 }
 
 // A Rates is the steady states at several rates.
@@ -123,7 +126,7 @@ type loadPoint struct {
 
 // load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains, or at a part of them.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
-	q, l, err := question(r.Flags)
+	q, err := question(r.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +134,7 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := s.of(ctx, p, q, l, r.Flags)
+	server, err := s.of(ctx, q, r.Flags)
 	if err != nil {
 		return noState(err), nil
 	}
@@ -144,16 +147,16 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 		point := &all[i]
 		point.Rate = at.Rate
 		if at.Err != nil {
-			point.Error = at.Err.Error()
+			point.Error = deployment.Text(at.Err, settings.Flag)
 		}
 		if at.Steady != nil {
 			point.TTFT, point.TPOT = at.Steady.TTFT, at.Steady.TPOT
 		}
 	}
-	return &Answer{Data: &Rates{all, slower, ask.ChartTop}}, nil
+	return &Answer{Data: &Rates{all, slower, deployment.ChartTop}}, nil
 }
 
 // noState is why there is no steady state at any rate.
 func noState(err error) *Answer {
-	return &Answer{Data: &Rates{Points: []loadPoint{{Error: err.Error()}}}}
+	return &Answer{Data: &Rates{Points: []loadPoint{{Error: deployment.Text(err, settings.Flag)}}}}
 }

@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"testing"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/deployment"
 )
 
 // What the page keeps of requests changes none of the answers to later ones: they are those of a page that has kept nothing, to the last
@@ -87,8 +87,8 @@ func TestSlowEndsOfRates(t *testing.T) {
 
 // Workers that share a chart over the rate answer together what one answers alone.
 func TestPartsOfRates(t *testing.T) {
-	points := map[ask.ChartPart][]any{}
-	for _, part := range []ask.ChartPart{"", ask.PartBelow, ask.PartTop} {
+	points := map[deployment.ChartPart][]any{}
+	for _, part := range []deployment.ChartPart{"", deployment.PartBelow, deployment.PartTop} {
 		request, err := json.Marshal(page.Request{Do: "load", Part: part, Flags: map[string]string{
 			"model": "deepseek-v3", "gpu": "h200", "tp": "8"}})
 		if err != nil {
@@ -100,7 +100,8 @@ func TestPartsOfRates(t *testing.T) {
 		}
 		points[part] = answer.Data.Points
 	}
-	if both := append(points[ask.PartBelow], points[ask.PartTop]...); len(points[ask.PartTop]) == 0 || !reflect.DeepEqual(both, points[""]) {
+	top := points[deployment.PartTop]
+	if both := append(points[deployment.PartBelow], top...); len(top) == 0 || !reflect.DeepEqual(both, points[""]) {
 		t.Errorf("in parts %v, as a whole %v", both, points[""])
 	}
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/deployment"
 	"llmprof/plan/sweep"
-	"llmprof/unit"
 )
 
 // mostPoints bounds a sweep of the page.
@@ -53,9 +52,10 @@ func newPoint(r *sweep.Row, expected bool) point {
 
 // sweep is "llmprof sweep".
 func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
-	g, err := ask.NewGrid(
-		func(flag string) bool { _, ok := r.Flags[flag]; return ok },
-		func(flag string) string { return r.Flags[flag] }, unit.ParseCount)
+	g, err := settings.NewGrid(func(flag string) (string, bool) {
+		text, given := r.Flags[flag]
+		return text, given
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ type setup struct {
 const mostSetups = 2000
 
 func (p *Page) source(ctx context.Context, g *sweep.Grid) *source {
-	s := &source{Source: ask.NewGridSource(ctx, p.known, g), known: p.setups}
+	s := &source{Source: sweep.NewSource(ctx, p.known, g), known: p.setups}
 	for i := range g.Axes {
 		s.flags += g.Axes[i].Name + "\x00"
 	}
@@ -103,8 +103,11 @@ func (p *Page) source(ctx context.Context, g *sweep.Grid) *source {
 }
 
 // Prepare prepares a setting unless that was done before.
-func (s *source) Prepare(values []string) (*sweep.Setup, error) {
-	key := s.flags + strings.Join(values, "\x00")
+func (s *source) Prepare(values []sweep.Value) (*sweep.Setup, error) {
+	key := s.flags
+	for _, v := range values {
+		key += v.Text + "\x00"
+	}
 	found, ok := s.known[key]
 	if !ok {
 		found.Setup, found.err = s.Source.Prepare(values)
@@ -125,7 +128,7 @@ func (p *Page) options(ctx context.Context, r *Request) *Answer {
 				delete(flags, flag)
 			}
 			if err := p.can(ctx, flags); err != nil {
-				refused[flag][value] = err.Error()
+				refused[flag][value] = deployment.Text(err, settings.Flag)
 			}
 		}
 	}
@@ -134,10 +137,13 @@ func (p *Page) options(ctx context.Context, r *Request) *Answer {
 
 // can is why an estimate cannot be made; nil if it can.
 func (p *Page) can(ctx context.Context, flags map[string]string) error {
-	q, _, err := question(flags)
+	q, err := question(flags)
 	if err != nil {
 		return err
 	}
-	_, err = p.known.Prepare(ctx, q)
+	d, err := p.known.Resolve(ctx, q)
+	if err == nil {
+		_, err = d.Predictor()
+	}
 	return err
 }

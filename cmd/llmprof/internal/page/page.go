@@ -10,11 +10,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
-	"llmprof"
-	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/hardware"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/deployment"
 	"llmprof/models"
 )
 
@@ -22,50 +20,36 @@ import (
 type Page struct {
 	Progress func(done, of int) // is told how far a search is; may be nil
 
-	table     func() (*models.Table, error) // is read where a name is not that of one of its entries
-	gpus      map[[2]string]*hardware.GPU
-	models    map[string]*models.Model
-	constants map[string]*ask.Calibrations
-	known     *ask.Deployments
-	setups    map[string]setup   // setups of sweeps
-	served    map[string]*served // servers by the flags of their deployments
+	known  *deployment.Library
+	setups map[string]setup   // setups of sweeps
+	served map[string]*served // servers by the flags of their deployments
 }
 
 // New is a page that has read nothing yet.
 func New() *Page {
-	p := &Page{table: sync.OnceValues(func() (*models.Table, error) { return models.Load(llmprof.ModelsJSON) })}
+	p := &Page{}
 	p.Forget()
 	return p
 }
 
 // Forget drops what was read, as files may have changed.
 func (p *Page) Forget() {
-	p.gpus, p.models, p.constants = map[[2]string]*hardware.GPU{}, map[string]*models.Model{}, map[string]*ask.Calibrations{}
-	p.known, p.setups, p.served = ask.NewDeployments(p), map[string]setup{}, map[string]*served{}
+	p.known, p.setups, p.served = deployment.Within(other), map[string]setup{}, map[string]*served{}
 }
 
-// Model is a built-in model, or one of a file that was handed to the page.
-func (p *Page) Model(_ context.Context, name string, _, lenient bool) (*models.Model, error) {
-	return ask.Once(p.models, fmt.Sprintf("%s %v", name, lenient), func() (*models.Model, error) {
-		if strings.HasPrefix(name, "./") {
-			return models.ReadFile(name, lenient)
-		}
-		if m, err := models.Find(llmprof.ModelsJSON, name); m != nil || err != nil {
-			return m, err
-		}
-		table, err := p.table()
-		if err != nil {
-			return nil, err
-		}
-		if strings.Contains(name, "/") && !table.Has(name) {
-			return p.fetched(name, lenient)
-		}
-		return table.Model(name)
-	})
+// other is a model of a file that was handed to the page, or of the hub.
+func other(table *models.Table, name string, lenient bool) (*models.Model, error) {
+	switch {
+	case strings.HasPrefix(name, "./"):
+		return models.ReadFile(name, lenient)
+	case strings.Contains(name, "/") && !table.Has(name):
+		return fetched(name, lenient)
+	}
+	return table.Model(name)
 }
 
 // fetched is a model of the hub, of which "llmprof serve" has handed the config.json on.
-func (p *Page) fetched(name string, lenient bool) (*models.Model, error) {
+func fetched(name string, lenient bool) (*models.Model, error) {
 	id, err := models.ParseHubID(name)
 	if err != nil {
 		return nil, err
@@ -81,36 +65,15 @@ func (p *Page) fetched(name string, lenient bool) (*models.Model, error) {
 	return m, err
 }
 
-// GPU is one of the built-in table, overlaid with that of a file if one is named.
-func (p *Page) GPU(name, file string) (*hardware.GPU, error) {
-	return ask.Once(p.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
-		if file == "" {
-			g, err := hardware.Find(llmprof.HardwareTOML, name)
-			return &g, err
-		}
-		t, err := p.GPUs(file)
-		if err != nil {
-			return nil, err
-		}
-		g, err := t.GPU(name)
-		return &g, err
-	})
-}
-
-// Constants are what GPUs reach in practice.
-func (p *Page) Constants(file string) (*ask.Calibrations, error) {
-	return ask.Once(p.constants, file, func() (*ask.Calibrations, error) { return ask.NewCalibrations(file) })
-}
-
 // A Request is what the page asks.
 type Request struct {
-	Do       string              `json:"do"`
-	Flags    map[string]string   `json:"flags"`    // flags of the command line by their names
-	Expected bool                `json:"expected"` // the points of a sweep have expected times alone, without intervals
-	Part     ask.ChartPart       `json:"part"`     // part of the chart over the rate that is asked for
-	Try      map[string][]string `json:"try"`      // values of flags that are to be tried in place of those given
-	File     string              `json:"file"`     // the text of a result file
-	Name     string              `json:"name"`     // name of the file
+	Do       string               `json:"do"`
+	Flags    map[string]string    `json:"flags"`    // flags of the command line by their names
+	Expected bool                 `json:"expected"` // the points of a sweep have expected times alone, without intervals
+	Part     deployment.ChartPart `json:"part"`     // part of the chart over the rate that is asked for
+	Try      map[string][]string  `json:"try"`      // values of flags that are to be tried in place of those given
+	File     string               `json:"file"`     // the text of a result file
+	Name     string               `json:"name"`     // name of the file
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.
@@ -124,7 +87,7 @@ type Answer struct {
 func (p *Page) Handle(ctx context.Context, request []byte) []byte {
 	a, err := p.answer(ctx, request)
 	if err != nil {
-		a = &Answer{Error: err.Error()}
+		a = &Answer{Error: deployment.Text(err, settings.Flag)}
 	}
 	text, err := json.Marshal(a)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/deployment"
 	"llmprof/models"
 )
 
@@ -33,11 +33,11 @@ func BenchmarkChange(b *testing.B) {
 					r.Expected, r.Flags["gpu"], r.Flags["tp"], r.Flags["batch"] = true, cards, "1,2,4,8", "1..1024x4"
 				case "options":
 					r.Try = map[string][]string{"tp": {"1", "2", "4", "8"}, "engine": engine.Names(),
-						"weights": append(models.SchemeNames(), models.Mixes()...), "kv": ask.FormatNames()}
+						"weights": append(models.SchemeNames(), models.Mixes()...), "kv": deployment.Words("kv")}
 				case "rates below":
-					r.Part = ask.PartBelow
+					r.Part = deployment.PartBelow
 				case "highest rate":
-					r.Part = ask.PartTop
+					r.Part = deployment.PartTop
 				case "clients":
 					r.Flags[c.flag] = fmt.Sprint(8 + value%50)
 				case "1000 clients":

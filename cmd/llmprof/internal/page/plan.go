@@ -6,28 +6,17 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof"
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/hardware"
 	"llmprof/plan"
 )
-
-// GPUs is the built-in table, overlaid with that of a file if one is named.
-func (p *Page) GPUs(file string) (*hardware.Table, error) {
-	t, err := hardware.Load(llmprof.HardwareTOML)
-	if err == nil && file != "" {
-		t, err = t.OverlayFile(file)
-	}
-	return t, err
-}
 
 // plan is "llmprof plan --format json", without how far predictions of each engine are from what was
 // observed: the page has the observations.
 func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
-	o := &ask.Planned{}
+	o := &settings.Planned{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
 	o.Flags(f)
 	f.VisitAll(count.Lenient)
@@ -35,7 +24,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	if err := set(f, r.Flags); err != nil {
 		return nil, err
 	}
-	q, err := o.Request(ctx, p)
+	q, err := o.Request(ctx, p.known)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"llmprof"
 	"llmprof/hardware"
 	"llmprof/measure/result"
+	"llmprof/models"
 	"llmprof/validate"
 )
 
@@ -22,15 +23,15 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	if err != nil {
 		return bare(decoded, err)
 	}
-	constants, err := p.Constants("")
+	constants, err := p.known.Constants("")
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	gpus, err := p.known.GPUs("")
 	if err != nil {
 		return nil, err
 	}
-	table, err := p.table()
+	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
 	}

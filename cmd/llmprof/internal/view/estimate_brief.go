@@ -10,6 +10,7 @@ import (
 	"llmprof/analytic/energy"
 	"llmprof/analytic/sensitivity"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/deployment"
 	"llmprof/unit"
 )
 
@@ -45,8 +46,8 @@ func (e *Estimate) Brief() *render.Document {
 	if lines := e.choiceLines(); len(lines) > 0 && verdict.Possible {
 		add("Try", lines...)
 	}
-	if e.Links != "" {
-		add("Links", e.Links)
+	if e.Links != nil {
+		add("Links", Text(e.Links))
 	}
 	if notes := e.briefNotes(); len(notes) > 0 {
 		add("Note", notes...)
@@ -54,13 +55,13 @@ func (e *Estimate) Brief() *render.Document {
 	add("More", "--ops, --explain, --full, or llmprof report for a page with pictures")
 	d := &render.Document{Title: e.title(), Width: briefWidth, Blocks: []render.Block{f}}
 	if e.Load != nil {
-		d.Blocks = append(d.Blocks, e.Load.block())
+		d.Blocks = append(d.Blocks, (&Load{e.Load}).block())
 	}
 	return d
 }
 
 // verdictLine says whether it fits, in which memory, and what would make it fit.
-func (e *Estimate) verdictLine(v *Verdict) string {
+func (e *Estimate) verdictLine(v *deployment.Verdict) string {
 	m := &e.Memory
 	if v.Possible {
 		text := fmt.Sprintf("yes: %s; max batch %d", e.memoryLine(), m.MaxBatch)
@@ -73,11 +74,11 @@ func (e *Estimate) verdictLine(v *Verdict) string {
 	if v.Short != nil {
 		text = fmt.Sprintf("no: %s short, %s", e.sized(*v.Short), e.memoryLine())
 		if v.Over != nil {
-			text += "; " + e.overText(*v.Over)
+			text += "; " + e.OverText(*v.Over)
 		}
 	}
-	if hint := e.WhatFits(); hint != "" {
-		text += "; " + hint
+	if i := slices.IndexFunc(e.Warnings, func(w unit.Warning) bool { return strings.HasPrefix(w.Code, "fits_") }); i >= 0 {
+		text += "; " + Text(&e.Warnings[i])
 	}
 	return text
 }
@@ -262,13 +263,11 @@ const mostNotes = 1
 
 // briefNotes are the first remarks that the other lines do not say.
 func (e *Estimate) briefNotes() (notes []string) {
-	said := []string{"does not fit", "context of", "it fits with", "no split over", "no source gives the idle power"}
-	if text := e.Machine.Engine.Profile().Unmeasured; text != "" {
-		said = append(said, text)
-	}
-	for _, w := range e.Warnings {
-		if w != e.Links && !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
-			notes = append(notes, w)
+	said := []string{"memory_short", "context_too_long", "fits_with", "fits_nowhere", "idle_power_assumed", "engine_unmeasured",
+		"links_assumed"}
+	for i := range e.Warnings {
+		if w := &e.Warnings[i]; !slices.Contains(said, w.Code) {
+			notes = append(notes, Text(w))
 		}
 	}
 	if left := len(notes) - mostNotes; left > 0 {

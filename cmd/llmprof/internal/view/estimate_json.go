@@ -5,6 +5,7 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/operator"
 	"llmprof/analytic/sensitivity"
+	"llmprof/deployment"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -17,31 +18,31 @@ const EstimateSchema = "llmprof.estimate/v1"
 // An EstimateDocument is an estimate for programs: SI numbers, null where there is
 // no value.
 type EstimateDocument struct {
-	Schema      string           `json:"schema"`
-	Model       modelJSON        `json:"model"`
-	GPU         gpuJSON          `json:"gpu"`
-	Parallelism splitJSON        `json:"parallelism"`
-	Workload    workloadJSON     `json:"workload"`
-	Engine      string           `json:"engine"`
-	EngineWhy   string           `json:"engine_reason"`
-	Calibration calibrationJSON  `json:"calibration"`
-	Verdict     Verdict          `json:"verdict"`
-	Memory      memoryJSON       `json:"memory"`
-	Prefill     *phaseJSON       `json:"prefill"`
-	Decode      *phaseJSON       `json:"decode"`
-	TTFT        *analytic.Span   `json:"ttft_s"`
-	TPOT        *analytic.Span   `json:"tpot_s"`
-	TTLT        *analytic.Span   `json:"ttlt_s"`
-	Throughput  *throughputJSON  `json:"throughput_tok_s"` // null: it cannot run
-	MFU         float64          `json:"mfu"`
-	MBU         *float64         `json:"mbu"`
-	Energy      energyJSON       `json:"energy_j"`
-	Power       powerJSON        `json:"power_w"`
-	Cost        *costJSON        `json:"cost_usd"`
-	Sensitivity []changeJSON     `json:"sensitivity"`
-	Count       models.FLOPCount `json:"flops_count"`
-	Load        *loadJSON        `json:"load,omitempty"`
-	Warnings    []string         `json:"warnings"`
+	Schema      string             `json:"schema"`
+	Model       modelJSON          `json:"model"`
+	GPU         gpuJSON            `json:"gpu"`
+	Parallelism splitJSON          `json:"parallelism"`
+	Workload    workloadJSON       `json:"workload"`
+	Engine      string             `json:"engine"`
+	EngineWhy   string             `json:"engine_reason"`
+	Calibration calibrationJSON    `json:"calibration"`
+	Verdict     deployment.Verdict `json:"verdict"`
+	Memory      memoryJSON         `json:"memory"`
+	Prefill     *phaseJSON         `json:"prefill"`
+	Decode      *phaseJSON         `json:"decode"`
+	TTFT        *analytic.Span     `json:"ttft_s"`
+	TPOT        *analytic.Span     `json:"tpot_s"`
+	TTLT        *analytic.Span     `json:"ttlt_s"`
+	Throughput  *throughputJSON    `json:"throughput_tok_s"` // null: it cannot run
+	MFU         float64            `json:"mfu"`
+	MBU         *float64           `json:"mbu"`
+	Energy      energyJSON         `json:"energy_j"`
+	Power       powerJSON          `json:"power_w"`
+	Cost        *costJSON          `json:"cost_usd"`
+	Sensitivity []changeJSON       `json:"sensitivity"`
+	Count       models.FLOPCount   `json:"flops_count"`
+	Load        *loadJSON          `json:"load,omitempty"`
+	Warnings    []string           `json:"warnings"`
 }
 
 type modelJSON struct {
@@ -240,7 +241,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 	j := &EstimateDocument{
 		Schema: EstimateSchema, Model: modelOf(e.Model),
 		GPU: gpuJSON{
-			e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock,
+			e.Machine.GPU.Name, e.Machine.GPU.Key, e.Request.GPU, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock,
 		},
 		Workload: workloadJSON{
 			Workload: *w, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
@@ -261,8 +262,8 @@ func (e *Estimate) Figures() *EstimateDocument {
 		Verdict:  e.Verdict(),
 		MFU:      e.MFU,
 		Count:    e.Count,
-		Load:     e.Load.document(),
-		Warnings: append([]string{}, e.Warnings...),
+		Load:     (&Load{e.Load}).document(),
+		Warnings: Texts(e.Warnings),
 	}
 	p := &e.Parallel
 	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, expertTP(e.Model, e.Parallel), p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}

@@ -5,19 +5,13 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/deployment"
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
-// A Load is the steady state of a server under a load.
-type Load struct {
-	Rate        *float64
-	Concurrency *int
-	Prompt, Gen serving.Lengths
-	Server      *serving.Server
-	Steady      *serving.Steady
-	High        *serving.Steady // at the slow end of the interval; nil where that is not stable
-}
+// A Load is a steady state as it is shown.
+type Load struct{ *deployment.Load }
 
 // block is the steady state for people.
 func (l *Load) block() render.Fields {
@@ -107,7 +101,7 @@ type highJSON struct {
 
 // document is the steady state for programs; nil if none was asked for.
 func (l *Load) document() *loadJSON {
-	if l == nil {
+	if l.Load == nil {
 		return nil
 	}
 	s := l.Steady

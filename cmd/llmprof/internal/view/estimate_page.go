@@ -35,7 +35,7 @@ func (e *Estimate) Operators() *render.Document {
 func (e *Estimate) figures() []render.Block {
 	blocks := []render.Block{e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits()}
 	if e.Load != nil {
-		blocks = slices.Insert(blocks, 1, render.Block(e.Load.block()))
+		blocks = slices.Insert(blocks, 1, render.Block((&Load{e.Load}).block()))
 	}
 	return blocks
 }
@@ -80,7 +80,7 @@ func (e *Estimate) rankText() string {
 func (e *Estimate) setup() render.Fields {
 	m, g, c := e.Model, e.Machine.GPU, &e.Machine.Cal
 	return render.Fields{Rows: []render.Field{
-		{Name: "Model", Lines: append([]string{asked(e.ModelName, m.Name) + modelLine(m), "from " + m.Source}, layerLines(m)...)},
+		{Name: "Model", Lines: append([]string{asked(e.Request.Model, m.Name) + modelLine(m), "from " + m.Source}, layerLines(m)...)},
 		{Name: "GPU", Lines: []string{e.gpuLine(g)}},
 		{Name: "Split", Lines: []string{e.splitLine()}},
 		{Name: "Formats", Lines: []string{e.schemeLine()}},
@@ -113,7 +113,7 @@ func (e *Estimate) gpuLine(g *hardware.GPU) string {
 	if g.Joined() > 1 {
 		s += fmt.Sprintf(", %v link each way", g.Link)
 	}
-	return asked(e.GPUName, g.Name) + s
+	return asked(e.Request.GPU, g.Name) + s
 }
 
 // asked is the name that was given, where it is not the full one.
@@ -258,7 +258,7 @@ func (e *Estimate) work() string {
 
 // notes are the warnings, how the figures are computed, and the source of the GPU's.
 func (e *Estimate) notes() render.Notes {
-	return render.Notes{Title: "Notes", Items: slices.Concat(e.Warnings, e.method(), []string{"GPU figures: " + e.Machine.GPU.Source})}
+	return render.Notes{Title: "Notes", Items: slices.Concat(Texts(e.Warnings), e.method(), []string{"GPU figures: " + e.Machine.GPU.Source})}
 }
 
 // method says how the figures are computed.

@@ -29,7 +29,7 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	if e.Tokens > 0 {
 		operators = append(operators, report.Part{Block: e.decodeTable(), Sortable: true})
 	}
-	page := &report.Page{Title: e.title(), Lead: plots.Caption(&e.Case), Cards: e.cards(), Warnings: e.Warnings}
+	page := &report.Page{Title: e.title(), Lead: plots.Caption(&e.Case), Cards: e.cards(), Warnings: Texts(e.Warnings)}
 	page.Sections = []report.Section{
 		{ID: "times", Title: "Times, energy and cost", Parts: []report.Part{{Block: e.times()}, {Block: e.rates()}, pictures["roofline"]}},
 		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
@@ -186,7 +186,7 @@ func (e *Estimate) drawMemory(v plots.Variable) (*plots.Figure, error) {
 // drawSweep sweeps the doublings of a variable, less those that the model cannot
 // be split into.
 func (e *Estimate) drawSweep(v plots.Variable) (*plots.Figure, error) {
-	curve := plots.Curve{Name: e.GPUName}
+	curve := plots.Curve{Name: e.Request.GPU}
 	for _, x := range SweepValues(v, &e.Case) {
 		one, err := plots.Sweep(&e.Case, v, []int{x}, curve.Name)
 		if err == nil {

@@ -6,19 +6,20 @@ import (
 	"slices"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/deployment"
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
 // A Simulation is what a server did under one load or several.
 type Simulation struct {
-	Estimate *Estimate
-	Server   *serving.Server
-	Seed     uint64
-	Trace    *TraceRead // nil where loads are drawn
-	Points   []SimulatedPoint
-	Found    string // result of the search for a knee; "" if none was made
-	Warnings []string
+	Deployment *deployment.Deployment
+	Server     *serving.Server
+	Seed       uint64
+	Trace      *TraceRead // nil where loads are drawn
+	Points     []SimulatedPoint
+	Found      string // result of the search for a knee; "" if none was made
+	Warnings   []string
 }
 
 // A TraceRead says what a trace was taken for.
@@ -86,7 +87,7 @@ func sketches(r *serving.Result) []*serving.Sketch {
 
 // Page is the result for people.
 func (s *Simulation) Page() *render.Document {
-	d := &render.Document{Title: fmt.Sprintf("%s under load on %d × %s", s.Estimate.Model.Name, gpusOf(s.Server), s.Estimate.Machine.GPU.Name)}
+	d := &render.Document{Title: fmt.Sprintf("%s under load on %d × %s", s.Deployment.Model.Name, gpusOf(s.Server), s.Deployment.GPU.Name)}
 	d.Blocks = append(d.Blocks, render.Fields{Rows: s.head()}, s.latencies(), s.rates())
 	if knee, ok := s.Knee(); ok {
 		d.Blocks = append(d.Blocks, render.Fields{Rows: []render.Field{{Name: "knee", Lines: []string{knee}}}})
@@ -119,7 +120,7 @@ func (s *Simulation) head() []render.Field {
 	r := &s.Server.Scheduler
 	rules := fmt.Sprintf("%s: at most %d tokens a step and %d sequences, KV blocks of %d tokens", r.Name, r.Budget, r.MaxSeqs, r.Block)
 	rows := []render.Field{
-		{Name: "engine", Lines: []string{s.Estimate.Machine.Engine.Profile().Name}},
+		{Name: "engine", Lines: []string{s.Deployment.Machine.Engine.Profile().Name}},
 		{Name: "scheduler", Lines: []string{rules}},
 		{Name: "KV cache", Lines: []string{fmt.Sprintf("%d tokens in each replica", s.Server.Tokens())}},
 	}

@@ -43,8 +43,8 @@ func spreadOf(k *serving.Sketch) plots.Spread {
 
 func (s *Simulation) caption() string {
 	parts := []string{
-		s.Estimate.Model.Name, fmt.Sprintf("%d × %s", gpusOf(s.Server), s.Estimate.Machine.GPU.Name),
-		s.Estimate.Machine.Engine.Profile().Name + " engine", s.Server.Scheduler.Name + " scheduler",
+		s.Deployment.Model.Name, fmt.Sprintf("%d × %s", gpusOf(s.Server), s.Deployment.Machine.GPU.Name),
+		s.Deployment.Machine.Engine.Profile().Name + " engine", s.Server.Scheduler.Name + " scheduler",
 	}
 	if l := s.Points[0].Load; l != nil {
 		parts = append(parts, fmt.Sprintf("%s + %s tokens", l.Prompt.String(), l.Gen.String()), arrivals(l.Arrival.Kind))

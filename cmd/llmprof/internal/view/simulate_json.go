@@ -137,8 +137,8 @@ func RecordOf(load string, r *serving.Record) RecordJSON {
 func (s *Simulation) Document() *SimulationDocument {
 	r := &s.Server.Scheduler
 	d := &SimulationDocument{
-		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server),
-		Engine:    s.Estimate.Machine.Engine.Profile().Name,
+		Schema: SimulationSchema, Model: s.Deployment.Model.Name, GPU: s.Deployment.Machine.GPU.Name, GPUs: gpusOf(s.Server),
+		Engine:    s.Deployment.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async}, Speculation: speculationOf(s.Server),
 		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace,
 		Warnings: append([]string{}, s.Warnings...),

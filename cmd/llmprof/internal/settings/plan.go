@@ -1,4 +1,4 @@
-package ask
+package settings
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/plan"
@@ -39,13 +40,6 @@ type Planned struct {
 	hardware, calibration string
 	offline               bool
 	links                 hardware.Links
-}
-
-// Catalogs are sources that know all GPUs.
-type Catalogs interface {
-	Sources
-	// GPUs is the built-in table, overlaid with that of a file if one is named.
-	GPUs(file string) (*hardware.Table, error)
 }
 
 // Flags are the settings of "llmprof plan", which set o.
@@ -88,7 +82,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 }
 
 // Request is the search that was asked for.
-func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, err error) {
+func (o *Planned) Request(ctx context.Context, from *deployment.Library) (q *plan.Request, err error) {
 	if len(o.Models) == 0 || slices.Contains(o.Models, "") {
 		return nil, Usage("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
 	}
@@ -206,7 +200,7 @@ func (o *Planned) together() error {
 }
 
 // cards are the GPUs with the engines that are to be tried.
-func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err error) {
+func (o *Planned) cards(from *deployment.Library, of []*models.Model) (all []plan.Card, err error) {
 	floor, err := unit.ParseFormat(o.floor)
 	if err != nil {
 		return nil, Usage("--quality-floor: %w", err)
@@ -269,7 +263,7 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 
 // capped is a machine under the limits that were asked for, as far as they are below the board's own.
 func (o *Planned) capped(m *analytic.Machine) (*analytic.Machine, error) {
-	c := over(o.cap, m.Cap())
+	c := deployment.Over(o.cap, m.Cap())
 	if o.cap.Limit >= m.GPU.TDP {
 		c.Limit = m.Cap().Limit
 	}
@@ -282,7 +276,7 @@ func (o *Planned) capped(m *analytic.Machine) (*analytic.Machine, error) {
 	return m.Capped(c)
 }
 
-func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {
+func (o *Planned) table(from *deployment.Library) ([]hardware.GPU, error) {
 	table, err := from.GPUs(o.hardware)
 	if err != nil {
 		return nil, err
@@ -312,8 +306,8 @@ func (o *Planned) linked(all []hardware.GPU) ([]hardware.GPU, error) {
 		var l hardware.Links
 		*c.Of(&l) = true
 		uses := func(g hardware.GPU) bool { return !g.SameRoutes(g.Linked(l), []int{2}) }
-		if o.Given(c.Name) && !slices.ContainsFunc(all, uses) {
-			return nil, UsageError{idleLink(c.Name)}
+		if o.Given(strings.TrimPrefix(Flag(c.Name), "--")) && !slices.ContainsFunc(all, uses) {
+			return nil, InFlags(deployment.IdleLink(c.Name))
 		}
 	}
 	for i := range all {
@@ -323,7 +317,7 @@ func (o *Planned) linked(all []hardware.GPU) ([]hardware.GPU, error) {
 }
 
 // priced are the prices that were given for GPUs that are tried, by the key of the GPU.
-func (o *Planned) priced(from Catalogs, gpus []hardware.GPU) (map[string]unit.DollarsPerHour, error) {
+func (o *Planned) priced(from *deployment.Library, gpus []hardware.GPU) (map[string]unit.DollarsPerHour, error) {
 	all := map[string]unit.DollarsPerHour{}
 	for _, item := range o.prices {
 		name, text, ok := strings.Cut(item, "=")
@@ -338,7 +332,7 @@ func (o *Planned) priced(from Catalogs, gpus []hardware.GPU) (map[string]unit.Do
 			return nil, Usage("--price %.60s: --gpus leaves %s out", item, g.Key)
 		}
 		var p unit.DollarsPerHour
-		if err := priceFlag(&p).Set(strings.TrimSpace(text)); err != nil {
+		if err := price(&p, strings.TrimSpace(text)); err != nil {
 			return nil, Usage("--price %s: %w", name, err)
 		}
 		all[g.Key] = p

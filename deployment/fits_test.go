@@ -1,4 +1,4 @@
-package view
+package deployment
 
 import (
 	"regexp"
@@ -6,56 +6,37 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof"
 	"llmprof/analytic"
-	"llmprof/analytic/breakdown"
-	"llmprof/analytic/engine"
-	"llmprof/hardware"
 	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
-func estimate(t *testing.T, model, gpu string, batch int) *Estimate {
+func estimate(t *testing.T, model, gpu string, batch int) *Answer {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
+	d, err := Within(nil).Resolve(t.Context(), &Request{Model: model, GPU: gpu, Batch: &batch, Calibration: "default"})
 	testkit.Must(t, err)
-	m, err := models.Resolver{Table: table}.Resolve(t.Context(), model)
+	ans, err := d.Explain()
 	testkit.Must(t, err)
-	g, err := hardware.Find(llmprof.HardwareTOML, gpu)
-	testkit.Must(t, err)
-	native, err := engine.Parse("native")
-	testkit.Must(t, err)
-	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), native)
-	testkit.Must(t, err)
-	e := &Estimate{ModelName: model, GPUName: gpu}
-	e.Case = analytic.Case{
-		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
-		Workload: analytic.Workload{Batch: batch, PromptLen: 1024, GenLen: 128},
-		Parallel: analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUsPerNode: g.GPUsPerNode},
-	}
-	if e.Report, err = breakdown.Explain(&e.Case); err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return ans
 }
 
 // TestWhatFits checks that what is advised fits, and that nothing is advised where
 // the case fits.
 func TestWhatFits(t *testing.T) {
-	if text := estimate(t, "llama3.1-8b", "h100", 1).WhatFits(); text != "" {
-		t.Errorf("llama3.1-8b fits on an h100: %s", text)
+	if w := estimate(t, "llama3.1-8b", "h100", 1).whatFits(); w != nil {
+		t.Errorf("llama3.1-8b fits on an h100: %v", w)
 	}
 	for _, c := range []struct {
 		model, gpu string
 		batch      int
 	}{{"llama2-70b", "a100", 1}, {"llama2-70b", "h200", 512}, {"deepseek-v3", "h100", 8}, {"mixtral-8x7b", "l4", 4}} {
 		e := estimate(t, c.model, c.gpu, c.batch)
-		hint := e.WhatFits()
-		advised, ok := strings.CutPrefix(hint, "it fits with ")
-		if !ok {
-			t.Errorf("%v: nothing is advised: %q", c, hint)
+		hint := e.whatFits()
+		if hint == nil || hint.Code != "fits_with" {
+			t.Errorf("%v: nothing is advised: %v", c, hint)
 			continue
 		}
+		advised := hint.In(func(key string) string { return "--" + key })
 		for flags := range strings.SplitSeq(advised, ", or with ") {
 			changed := e.Case
 			apply(t, &changed, flags)

@@ -1,4 +1,4 @@
-package ask
+package settings
 
 import (
 	"encoding"
@@ -10,46 +10,38 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/roofline"
+	"llmprof/analytic/energy"
+	"llmprof/hardware"
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
-// A value is a flag that is read and shown in a way of its own.
-type value struct {
+// An own is a flag that is read and shown in a way of its own.
+type own struct {
 	text func() string // "" if it is not given
 	set  func(string) error
 }
 
-// Flag is the value of a flag that text shows, "" if it is not given, and set reads.
-func Flag(text func() string, set func(string) error) pflag.Value { return value{text, set} }
+// Own is the value of a flag that text shows, "" if it is not given, and set reads.
+func Own(text func() string, set func(string) error) pflag.Value { return own{text, set} }
 
 // String is the value as it is given.
-func (v value) String() string { return v.text() }
+func (v own) String() string { return v.text() }
 
 // Set reads the value.
-func (v value) Set(s string) error { return v.set(s) }
+func (v own) Set(s string) error { return v.set(s) }
 
 // Type tells it from the values of package pflag.
-func (v value) Type() string { return "value" }
+func (v own) Type() string { return "value" }
 
 // FormatFlag reads a number format.
 func FormatFlag(to *unit.Format) pflag.Value {
-	return Flag(func() string {
+	return Own(func() string {
 		if *to == unit.NoFormat {
 			return ""
 		}
 		return to.String()
 	}, func(s string) error { return to.UnmarshalText([]byte(s)) })
-}
-
-// FormatNames lists the number formats.
-func FormatNames() []string {
-	var names []string
-	for _, f := range unit.Formats() {
-		names = append(names, f.String())
-	}
-	return names
 }
 
 // Given is a number as it is given, "" for 0.
@@ -60,24 +52,9 @@ func Given(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// shareFlag reads a share of a peak above 0 and up to 1. The zero share is one not given.
-func shareFlag(to *float64) pflag.Value {
-	return Flag(func() string { return Given(*to) }, func(s string) error {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(v > 0 && v <= 1) {
-			return fmt.Errorf("want a share above 0 and at most 1, as 0.8")
-		}
-		if v <= roofline.LeastShare {
-			return fmt.Errorf("want a share above %g", roofline.LeastShare)
-		}
-		*to = v
-		return nil
-	})
-}
-
 // TimeFlag reads a time as people write it, as "120", "500ms" or "2m": a bare number is of seconds.
 func TimeFlag(to *unit.Seconds) pflag.Value {
-	return Flag(func() string { return Given(float64(*to)) }, func(s string) (err error) {
+	return Own(func() string { return Given(float64(*to)) }, func(s string) (err error) {
 		v, err := strconv.ParseFloat(s, 64)
 		if err != nil {
 			*to, err = ParseTime(s)
@@ -97,48 +74,69 @@ func ParseTime(s string) (t unit.Seconds, err error) {
 	return t, err
 }
 
-// numberFlag reads a quantity above 0 with its unit, or a number of such units, each of which is so many of the quantity's own.
-func numberFlag[Q ~float64, P interface {
+// quantity reads a quantity above 0 with its unit, or a number of such units, each of which is so many of the quantity's own.
+func quantity[Q ~float64, P interface {
 	*Q
 	encoding.TextUnmarshaler
-}](to P, each Q) pflag.Value {
-	return Flag(func() string { return Given(float64(*to / each)) }, func(s string) error {
-		var q Q
-		if v, err := strconv.ParseFloat(s, 64); err == nil {
-			q = Q(v) * each
-		} else if err := P(&q).UnmarshalText([]byte(s)); err != nil {
-			return err
-		}
-		if math.IsNaN(float64(q)) || q <= 0 || q > 1e12 {
-			return fmt.Errorf("want more than 0")
-		}
-		*to = q
-		return nil
-	})
+}](to P, each Q, s string) error {
+	var q Q
+	if v, err := strconv.ParseFloat(s, 64); err == nil {
+		q = Q(v) * each
+	} else if err := P(&q).UnmarshalText([]byte(s)); err != nil {
+		return err
+	}
+	if math.IsNaN(float64(q)) || q <= 0 || q > 1e12 {
+		return fmt.Errorf("want more than 0")
+	}
+	*to = q
+	return nil
 }
 
 // maxPrice is beyond any GPU's price of an hour.
 const maxPrice = 1e6
 
-// priceFlag reads what an hour of one GPU costs, as "2.49" or "2.49 $/h"; 0 is a price not given.
+// price reads what an hour of one GPU costs, as "2.49" or "2.49 $/h".
+func price(to *unit.DollarsPerHour, s string) error {
+	var d unit.DollarsPerHour
+	if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
+		return err
+	}
+	if d <= 0 || d > maxPrice {
+		return fmt.Errorf("want dollars an hour, above 0 and at most %.0f", maxPrice)
+	}
+	*to = d
+	return nil
+}
+
+// priceFlag reads a price; 0 is one not given.
 func priceFlag(to *unit.DollarsPerHour) pflag.Value {
-	return Flag(func() string { return Given(float64(*to)) }, func(s string) error {
-		var d unit.DollarsPerHour
-		if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
-			return err
-		}
-		if d <= 0 || d > maxPrice {
-			return fmt.Errorf("want dollars an hour, above 0 and at most %.0f", maxPrice)
-		}
-		*to = d
-		return nil
-	})
+	return Own(func() string { return Given(float64(*to)) }, func(s string) error { return price(to, s) })
+}
+
+// capFlags are about what holds a GPU besides the board's own limit.
+func capFlags(f *pflag.FlagSet, c *energy.Cap) {
+	f.Var(Own(func() string { return Given(float64(c.Limit)) }, func(s string) error { return quantity(&c.Limit, 1, s) }), "power-limit",
+		"`watts` that each GPU may draw, as 400W (default: the board's limit)")
+	f.Var(Own(func() string { return Given(float64(c.Clock / megahertz)) }, func(s string) error { return quantity(&c.Clock, megahertz, s) }),
+		"clock", "highest `clock` of the multiprocessors, as 1200MHz (default: the board's)")
+}
+
+// linkFlags says how the GPUs of a host are linked.
+func linkFlags(f *pflag.FlagSet, l *hardware.Links) {
+	f.BoolVar(&l.P2P, "p2p", false, "GeForce cards have peer access over PCIe, by a patched driver")
+	f.BoolVar(&l.NoP2P, "no-p2p", false, "other GPUs have no peer access over PCIe, as in many virtual machines")
+	f.BoolVar(&l.NVLink, "nvlink", false, "cards have their bridge, of NVLink or Infinity Fabric")
+}
+
+// CalibrationFlag names a file of constants that were measured.
+func CalibrationFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "calibration", "", "`FILE` of \"llmprof calibrate\"; \"default\" takes no file")
 }
 
 // RatesFlag reads rates, as "2.5" or "1,2,4", and a range that a knee is searched in, as "1..32", unless span is nil.
 func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 	given := false
-	return Flag(func() string {
+	return Own(func() string {
 		if span != nil && span[1] > 0 {
 			return fmt.Sprintf("%g..%g", span[0], span[1])
 		}
@@ -183,7 +181,7 @@ func AnswerFlag(to *serving.Lengths, read TraceReader) pflag.Value {
 }
 
 func lengthsFlag(to *serving.Lengths, read TraceReader, pick func(prompt, gen serving.Lengths) serving.Lengths) pflag.Value {
-	return Flag(func() string {
+	return Own(func() string {
 		if to.Kind == "" {
 			return ""
 		}
@@ -207,17 +205,3 @@ func lengthsFlag(to *serving.Lengths, read TraceReader, pick func(prompt, gen se
 		return err
 	})
 }
-
-func (l *SteadyLoad) lengths(ans *Answer) (prompt, gen serving.Lengths) {
-	prompt, gen = serving.Fixed(ans.Q.Workload.PromptLen), serving.Fixed(ans.Q.Workload.GenLen)
-	if l.Prompt.Kind != "" {
-		prompt = l.Prompt
-	}
-	if l.Gen.Kind != "" {
-		gen = l.Gen
-	}
-	return prompt, gen
-}
-
-// drawn reports whether the requests have lengths that differ.
-func (l *SteadyLoad) drawn() bool { return l.Prompt.Kind != "" || l.Gen.Kind != "" }

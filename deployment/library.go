@@ -1,0 +1,329 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+	"llmprof/models"
+)
+
+// A Library reads models, GPUs and calibrations, each once. It may be used by several goroutines at once.
+type Library struct {
+	hub       func() models.Hub // nil where Other finds what is not built in
+	userTable bool              // GPUs of the configuration folder count
+	other     func(table *models.Table, name string, lenient bool) (*models.Model, error)
+
+	reading sync.Mutex // guards what is of models
+	table   *models.Table
+	models  map[modelKey]*models.Model
+	mixed   map[string]*models.Model // the last model that was quantized, by the mix
+	mixedOf *models.Model
+
+	mu       sync.Mutex // guards what is of GPUs
+	tables   map[string]*hardware.Table
+	gpus     map[[2]string]*hardware.GPU
+	files    map[string]*Calibrations
+	machines map[machineKey]*analytic.Machine
+}
+
+// A modelKey is a model as it is asked for.
+type modelKey struct {
+	name             string
+	offline, lenient bool
+}
+
+// A machineKey is a GPU with its engine as they are asked for.
+type machineKey struct {
+	gpu, hardware, engine, calibration string
+	links                              hardware.Links
+}
+
+// Open is the library of this machine: what is built in, with files, the hub that the environment names, and the user's table of GPUs.
+func Open(env func(string) string) *Library {
+	l := Within(nil)
+	l.hub, l.userTable = func() models.Hub { return models.HubFromEnv(env) }, true
+	return l
+}
+
+// Within is a library of what is built in. Other finds models of other names; nil refuses them.
+func Within(other func(table *models.Table, name string, lenient bool) (*models.Model, error)) *Library {
+	return &Library{
+		other: other, models: map[modelKey]*models.Model{}, tables: map[string]*hardware.Table{}, gpus: map[[2]string]*hardware.GPU{},
+		files: map[string]*Calibrations{}, machines: map[machineKey]*analytic.Machine{},
+	}
+}
+
+// once finds what was made before by its key, or makes it. An error is not kept.
+func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V, error) {
+	if v, ok := all[key]; ok {
+		return v, nil
+	}
+	v, err := create()
+	if err == nil {
+		all[key] = v
+	}
+	return v, err
+}
+
+// Model reads the model that a name stands for. Lenient notes what of a config.json is not understood, instead of refusing it.
+func (l *Library) Model(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	return once(l.models, modelKey{name, offline, lenient}, func() (*models.Model, error) { return l.read(ctx, name, offline, lenient) })
+}
+
+func (l *Library) read(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
+	if !strings.ContainsAny(name, `/\`) { // otherwise it is a path or a hub id
+		if m, err := models.Find(llmprof.ModelsJSON, name); m != nil || err != nil {
+			return m, err
+		}
+	}
+	if l.table == nil {
+		table, err := models.Load(llmprof.ModelsJSON)
+		if err != nil {
+			return nil, err
+		}
+		l.table = table
+	}
+	switch {
+	case l.hub != nil:
+		hub := l.hub()
+		hub.Offline = hub.Offline || offline
+		return models.Resolver{Table: l.table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
+	case l.other != nil:
+		return l.other(l.table, name, lenient)
+	}
+	return l.table.Model(name)
+}
+
+// GPUs is the built-in table overlaid with that of a file, if one is named, or else with the user's own, if there is one.
+func (l *Library) GPUs(file string) (*hardware.Table, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gpuTable(file)
+}
+
+func (l *Library) gpuTable(file string) (*hardware.Table, error) {
+	return once(l.tables, file, func() (*hardware.Table, error) {
+		t, err := hardware.Load(llmprof.HardwareTOML)
+		switch {
+		case err != nil:
+			return nil, err
+		case file != "":
+			return t.OverlayFile(file)
+		case !l.userTable:
+			return t, nil
+		}
+		if path, err := userFile(); err == nil {
+			u, err := t.OverlayFile(path)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return u, err
+			}
+		}
+		return t, nil
+	})
+}
+
+// GPU looks a GPU up in that table.
+func (l *Library) GPU(name, file string) (*hardware.GPU, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return once(l.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
+		if file == "" && (!l.userTable || !userFileExists()) {
+			g, err := hardware.Find(llmprof.HardwareTOML, name)
+			return &g, err
+		}
+		t, err := l.gpuTable(file)
+		if err != nil {
+			return nil, err
+		}
+		g, err := t.GPU(name)
+		return &g, err
+	})
+}
+
+// userFileExists reports whether the user has a table of GPUs, or may have: what cannot be looked at is left to the reader to report.
+func userFileExists() bool {
+	path, err := userFile()
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// userFile is where a user's own table is looked for unless one is named: llmprof/hardware.toml in the user's configuration folder. It need
+// not exist.
+func userFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for a hardware file: %w", err)
+	}
+	return filepath.Join(dir, "llmprof", "hardware.toml"), nil
+}
+
+// Constants reads calibrations: that of a file, if one is named, and those that come with the program.
+func (l *Library) Constants(file string) (*Calibrations, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.constants(file)
+}
+
+func (l *Library) constants(file string) (*Calibrations, error) {
+	return once(l.files, file, func() (*Calibrations, error) { return NewCalibrations(file) })
+}
+
+// quantize is models.Quantize, which takes longest of all that is prepared for a model.
+func (l *Library) quantize(m *models.Model, mix string) (*models.Model, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if l.mixedOf != m {
+		l.mixed, l.mixedOf = map[string]*models.Model{}, m
+	}
+	return once(l.mixed, mix, func() (*models.Model, error) { return models.Quantize(m, mix) })
+}
+
+// machine is a GPU with an engine as a request asks for them.
+func (l *Library) machine(q *Request, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := machineKey{q.GPU, q.Hardware, e.Profile().Name, q.Calibration, g.Links}
+	return once(l.machines, key, func() (*analytic.Machine, error) {
+		files, err := l.constants(q.Calibration)
+		if err != nil {
+			return nil, err
+		}
+		file, err := files.Only(g, e.Profile().Engine())
+		if err != nil {
+			return nil, err
+		}
+		return analytic.Calibrated(g, e, file)
+	})
+}
+
+// Known looks up every name that a request has.
+func (l *Library) Known(ctx context.Context, q *Request) error {
+	if q.Model != "" {
+		if _, err := l.Model(ctx, q.Model, q.Offline, q.Lenient); err != nil {
+			return err
+		}
+	}
+	if q.DraftModel != "" && q.DraftModel != "ngram" {
+		if _, err := l.Model(ctx, q.DraftModel, q.Offline, false); err != nil {
+			return err
+		}
+	}
+	if q.GPU != "" {
+		if _, err := l.GPU(q.GPU, q.Hardware); err != nil {
+			return err
+		}
+	}
+	if _, err := l.Constants(q.Calibration); err != nil {
+		return err
+	}
+	var err error
+	if q.Engine != "" {
+		_, err = engine.Parse(q.Engine)
+	}
+	if known := engine.SchedulerNames(); err == nil && q.Scheduler != "" && !slices.Contains(known, q.Scheduler) {
+		err = Errorf("{scheduler}: no scheduler %.40q is known: want one of %s", q.Scheduler, strings.Join(known, ", "))
+	}
+	if err == nil && q.Weights != "" {
+		err = models.CheckWeights(q.Weights)
+	}
+	if err == nil {
+		_, err = popularity(q.Skew)
+	}
+	return Wrong(err)
+}
+
+// noCalibration asks for the defaults of the GPU's generation.
+const noCalibration = "default"
+
+// Calibrations find what a GPU and an engine reach in practice. A file that was named comes before those that come with the program.
+type Calibrations struct {
+	none  bool                      // the generation's defaults are asked for
+	named *hardware.CalibrationFile // nil if none was
+	mu    sync.Mutex
+	found map[string]*hardware.CalibrationFile
+	used  bool // named was
+}
+
+// NewCalibrations reads the file that was named, if one was.
+func NewCalibrations(file string) (*Calibrations, error) {
+	c := &Calibrations{none: file == noCalibration, found: map[string]*hardware.CalibrationFile{}}
+	if file == "" || c.none {
+		return c, nil
+	}
+	var err error
+	c.named, err = hardware.ReadCalibration(file)
+	return c, err
+}
+
+// Of is the calibration of a GPU and an engine, nil where there is none.
+func (c *Calibrations) Of(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error) {
+	if c.none {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return once(c.found, g.Key+"\x00"+engine, func() (*hardware.CalibrationFile, error) {
+		return hardware.BuiltIn(llmprof.Calibrations, g, engine)
+	})
+}
+
+// Only is the calibration of the one GPU that is asked for: a file of another is an error.
+func (c *Calibrations) Only(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error) {
+	if c.named == nil {
+		return c.Of(g, engine)
+	}
+	if err := c.named.Check(g); err != nil {
+		return nil, Errorf("{calibration}: %w", err)
+	}
+	return c.named, nil
+}
+
+// Among is the calibration of one GPU of many: the file serves its own.
+func (c *Calibrations) Among(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error) {
+	if c.named == nil || c.named.GPU != g.Key {
+		return c.Of(g, engine)
+	}
+	if !c.used { // predictions that run at once read it after the first
+		c.used = true
+	}
+	return c.named, c.named.Check(g)
+}
+
+// Unused is the GPU of the file that was named if nothing asked for it; "" otherwise.
+func (c *Calibrations) Unused() string {
+	if c.named == nil || c.used {
+		return ""
+	}
+	return c.named.GPU
+}
+
+// both reads the model and the GPU of a request side by side: either takes some milliseconds.
+func (l *Library) both(ctx context.Context, q *Request) (m *models.Model, g *hardware.GPU, err error) {
+	var gpuErr, modelErr error
+	var all sync.WaitGroup
+	all.Go(func() { g, gpuErr = l.GPU(q.GPU, q.Hardware) })
+	m, modelErr = l.Model(ctx, q.Model, q.Offline, q.Lenient)
+	all.Wait()
+	if modelErr != nil && gpuErr != nil {
+		if _, err := l.GPU(q.Model, q.Hardware); err == nil {
+			return nil, nil, Errorf("%.40q is a GPU: give the model first, as in \"estimate llama3.1-8b h100\"", q.Model)
+		}
+	}
+	return m, g, errors.Join(modelErr, gpuErr)
+}
