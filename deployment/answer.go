@@ -39,6 +39,7 @@ func (d *Deployment) Explain() (*Answer, error) {
 	if ans.Report, err = breakdown.Explain(&d.Case); err != nil {
 		return nil, Wrong(err)
 	}
+	ans.besides()
 	first := 0
 	if !ans.Memory.Fits() {
 		first = 1 // after the warning that it does not

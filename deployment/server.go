@@ -43,7 +43,9 @@ func (d *Deployment) Predict(q *Request) (*Answer, error) {
 	own.Request, own.Workload = q, q.Workload()
 	own.Workload.Batch = max(own.Workload.Batch, d.Parallel.MicroBatches)
 	ans := &Answer{Deployment: &own}
-	ans.Estimate, err = p.Predict(&own.Workload)
+	if ans.Estimate, err = p.Predict(&own.Workload); err == nil {
+		ans.besides()
+	}
 	return ans, Wrong(err)
 }
 

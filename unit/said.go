@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -38,6 +39,9 @@ func (s Said) In(name func(key string) string) string {
 
 // String is the sentence with settings by their keys.
 func (s Said) String() string { return s.In(func(key string) string { return key }) }
+
+// Key is the key of the first setting in the sentence.
+func (s Said) Key() string { return strings.Trim(settingName().FindString(s.format), "{}") }
 
 // Arguments are what the sentence is made of.
 func (s Said) Arguments() []any { return s.args }

@@ -20,8 +20,8 @@ const Step = 0.1
 
 // A Change is a case with one thing changed, and its answer.
 type Change struct {
-	Name  string // thing that is changed: "memory bandwidth", "TP 2"
-	Flags string // flags that ask for the change; "" if there are none
+	Name string    // thing that is changed: "memory bandwidth", "TP 2"
+	By   unit.Said // settings that ask for the change; empty if there are none
 	analytic.Estimate
 }
 
@@ -56,29 +56,29 @@ func saved(t unit.Seconds) unit.Seconds { return t.Times(1 - 1/(1+Step)) }
 // each GPU come first.
 func Choices(c *analytic.Case) []Change {
 	var all []Change
-	add := func(name, flags string, changed analytic.Case) {
+	add := func(name string, by unit.Said, changed analytic.Case) {
 		if runs(&changed) {
 			if e, err := analytic.Predict(&changed); err == nil && e.Memory.Fits() {
-				all = append(all, Change{name, flags, e})
+				all = append(all, Change{name, by, e})
 			}
 		}
 	}
 	twice := *c
 	twice.Workload.Batch *= 2
-	add(fmt.Sprintf("batch %d", twice.Workload.Batch), fmt.Sprintf("--batch %d", twice.Workload.Batch), twice)
+	add(fmt.Sprintf("batch %d", twice.Workload.Batch), unit.Say("{batch} %d", twice.Workload.Batch), twice)
 	for name, changed := range Narrowed(c) {
-		add("weights in "+changed.Scheme.Weights.String(), "--weights "+name, changed)
+		add("weights in "+changed.Scheme.Weights.String(), unit.Say("{weights} %s", name), changed)
 	}
 	for _, f := range []unit.Format{unit.FP8, unit.INT8} {
 		changed := *c
 		if changed.Scheme.KV = f; c.Scheme.KV.Bits() > f.Bits() && runs(&changed) {
-			add("KV cache in "+f.String(), "--kv "+f.String(), changed)
+			add("KV cache in "+f.String(), unit.Say("{kv} %v", f), changed)
 			break
 		}
 	}
 	if split := *c; split.Parallel.TP*2 <= max(split.Parallel.GPUsPerNode, 1) {
 		split.Parallel.TP = max(split.Parallel.TP, 1) * 2
-		add(fmt.Sprintf("TP %d", split.Parallel.TP), fmt.Sprintf("--tp %d", split.Parallel.TP), split)
+		add(fmt.Sprintf("TP %d", split.Parallel.TP), unit.Say("{tp} %d", split.Parallel.TP), split)
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return -cmp.Compare(a.PerGPU(), b.PerGPU()) })
 	return all

@@ -89,7 +89,7 @@ func TestChoices(t *testing.T) {
 	all := sensitivity.Choices(c)
 	names := map[string]bool{}
 	for i := range all {
-		names[all[i].Flags] = true
+		names[all[i].By.String()] = true
 		if !all[i].Memory.Fits() {
 			t.Errorf("%s does not fit", all[i].Name)
 		}
@@ -97,19 +97,19 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%s is better than %s before it", all[i].Name, all[i-1].Name)
 		}
 	}
-	for _, want := range []string{"--batch 2", "--weights fp8", "--weights w4a16-g128", "--kv fp8", "--tp 2"} {
+	for _, want := range []string{"batch 2", "weights fp8", "weights w4a16-g128", "kv fp8", "tp 2"} {
 		if !names[want] {
 			t.Errorf("%s is no choice; there are %v", want, names)
 		}
 	}
-	if names["--weights nvfp4"] {
+	if names["weights nvfp4"] {
 		t.Error("an H100 has no unit for nvfp4")
 	}
 	if a100 := sensitivity.Choices(casetest.Case(t, "llama2-70b", "a100", 1, 1)); len(a100) == 0 {
 		t.Error("llama2-70b does not fit one A100; --tp 2 does")
 	} else {
 		for _, choice := range a100 {
-			if choice.Flags == "--batch 2" {
+			if choice.By.String() == "batch 2" {
 				t.Error("a larger batch of what does not fit is no choice")
 			}
 		}
@@ -130,11 +130,11 @@ func TestChoicesRun(t *testing.T) {
 		gpu       string
 		want, not string
 	}{
-		{quantized("q8_0"), "h100", "--weights q4_k_m", "--weights w4a16-g128"},
-		{quantized("q8_0"), "rtx-4090", "--kv int8", "--kv fp8"},
-		{quantized("q4_k_m"), "h100", "--kv int8", "--weights q4_k_m"},
-		{casetest.Model(t, "llama3.1-8b"), "v100", "--weights q4_k_m", "--kv fp8"},
-		{casetest.Model(t, "llama3.1-8b"), "h100", "--kv fp8", "--weights q4_k_m"},
+		{quantized("q8_0"), "h100", "weights q4_k_m", "weights w4a16-g128"},
+		{quantized("q8_0"), "rtx-4090", "kv int8", "kv fp8"},
+		{quantized("q4_k_m"), "h100", "kv int8", "weights q4_k_m"},
+		{casetest.Model(t, "llama3.1-8b"), "v100", "weights q4_k_m", "kv fp8"},
+		{casetest.Model(t, "llama3.1-8b"), "h100", "kv fp8", "weights q4_k_m"},
 	} {
 		c := casetest.Case(t, "llama3.1-8b", x.gpu, 1, 1)
 		c.Model, c.Scheme = x.model, models.StoredScheme(x.model).For(c.Machine.GPU)
@@ -142,7 +142,7 @@ func TestChoicesRun(t *testing.T) {
 		c.Machine = casetest.Machine(t, x.gpu, e.Profile().Name)
 		var flags []string
 		for _, choice := range sensitivity.Choices(c) {
-			flags = append(flags, choice.Flags)
+			flags = append(flags, choice.By.String())
 		}
 		if !slices.Contains(flags, x.want) || slices.Contains(flags, x.not) {
 			t.Errorf("%s on %s by %s: %v; want %s and not %s", x.model.Stored.Method, x.gpu, e.Profile().Name, flags, x.want, x.not)

@@ -2,8 +2,10 @@ package sweep
 
 import (
 	"math"
+	"reflect"
 
 	"llmprof/analytic"
+	"llmprof/unit"
 )
 
 // A Row is a point with its headline figures, in SI units. A figure that is 0 does not
@@ -100,24 +102,46 @@ type Loaded struct {
 	MostBound    string  `parquet:"capacity_bound,dict,optional"`
 }
 
-// set fills in the figures of an estimate.
-func (f *Figures) set(e *analytic.Estimate, w *analytic.Workload) {
+// A filler puts metrics into the figures of a row, by the names of their columns. The order of the metrics is always the same.
+type filler struct {
+	metrics []unit.Metric
+	columns [][]any // for each metric its value, ends, floor and bound; nil for what has no column
+}
+
+// fill fills in the figures of an estimate.
+func (f *filler) fill(r *Row, e *analytic.Estimate) {
 	m := &e.Memory
-	f.Fits, f.Total, f.Capacity, f.MaxBatch = m.Fits(), float64(m.Total), float64(m.Capacity), m.MaxBatch
-	f.TTFT, f.TTFTLow, f.TTFTHigh, f.TTFTFloor = float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High), float64(e.TTFT.Floor)
-	f.TTFTBound, f.TPOTBound = e.Prefill.Bound.String(), ""
-	f.TPOT, f.TPOTLow, f.TPOTHigh, f.TPOTFloor = float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High), float64(e.TPOT.Floor)
-	if w.GenLen > 1 {
-		f.TPOTBound = e.Decode.Bound.String()
+	r.Fits, r.Capacity, r.MaxBatch = m.Fits(), float64(m.Capacity), m.MaxBatch
+	f.metrics = e.Metrics(f.metrics[:0], "")
+	if f.columns == nil {
+		f.bind(&r.Figures)
 	}
-	f.TTLT, f.TTLTLow, f.TTLTHigh = float64(e.TTLT.Expected), float64(e.TTLT.Low), float64(e.TTLT.High)
-	slow, fast := f.TTLT/f.TTLTHigh, f.TTLT/f.TTLTLow
-	f.Throughput, f.ThroughputLow, f.ThroughputHigh = e.Throughput, e.Throughput*slow, e.Throughput*fast
-	f.PerGPU = e.Throughput / float64(e.GPUs)
-	f.JToken, f.JRequest = float64(e.Energy.PerToken), float64(e.Energy.PerRequest)
-	f.PrefillW, f.DecodeW = float64(e.Energy.Prefill), float64(e.Energy.Decode)
-	usd := float64(e.Money.PerMillionGenerated)
-	f.PerMillion, f.PerMillionLow, f.PerMillionHigh = usd, usd/fast, usd/slow
+	for i := range f.metrics {
+		m := &f.metrics[i]
+		for part, v := range [...]float64{m.Value, m.Low, m.High, m.Floor} {
+			if to, ok := f.columns[i][part].(*float64); ok {
+				*to = v
+			}
+		}
+		if to, ok := f.columns[i][4].(*string); ok {
+			*to = m.Bound
+		}
+	}
+}
+
+// bind finds the columns of the metrics.
+func (f *filler) bind(figures *Figures) {
+	of := map[string]any{}
+	for _, c := range columnsOf(reflect.ValueOf(figures).Elem(), true) {
+		of[c.name] = c.of
+	}
+	for i := range f.metrics {
+		var parts []any
+		for _, part := range []string{"", "low", "high", "floor", "bound"} {
+			parts = append(parts, of[f.metrics[i].Column(part)])
+		}
+		f.columns = append(f.columns, parts)
+	}
 }
 
 // finite reports whether the figures are numbers.

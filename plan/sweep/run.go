@@ -208,6 +208,7 @@ type worker struct {
 	wrong   error // why that setting cannot be
 	text    *text
 	row     Row // row of the point being answered
+	filler  filler
 
 	reason, kind string // the last reason that was given, and its kind
 }
@@ -316,7 +317,7 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 		r.Total, r.Capacity, r.MaxBatch = float64(m.Total), float64(m.Capacity), m.MaxBatch
 		return "does not fit in memory"
 	}
-	r.set(&e, &load)
+	w.filler.fill(r, &e)
 	if !r.Figures.finite() {
 		r.Figures = Figures{}
 		return beyond

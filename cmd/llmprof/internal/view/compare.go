@@ -47,11 +47,14 @@ type SideOperator struct {
 	Time  float64 `json:"expected_s"`
 }
 
-// metrics are the headline figures, in their order.
-var metrics = []struct{ key, title string }{
-	{"ttft_s", "TTFT"}, {"tpot_s", "TPOT"}, {"ttlt_s", "TTLT"}, {"tok_s", "tokens/s"}, {"tok_s_gpu", "tokens/s/GPU"}, {"j_token", "J/token"},
-	{"j_request", "J/request"},
-	{"usd_h", "$/h"}, {"usd_mtok", "$/Mtok"}, {"memory_bytes", "memory/GPU"},
+// headlines are the metrics that sides have, in their order.
+func (c *Comparison) headlines() (all []unit.Metric) {
+	for _, m := range new(analytic.Estimate).Metrics(nil, "") {
+		if m.Title != "" {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 func (s *Side) figure(metric string) *SideFigure {
@@ -85,28 +88,11 @@ func side(name string, d *EstimateDocument) Side {
 	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{},
 		Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
-	add := func(metric string, v, low, high float64) {
-		s.Figures = append(s.Figures, SideFigure{metric, OrNull(v), OrNull(low), OrNull(high)})
-	}
-	span := func(metric string, x *analytic.Span) {
-		if x == nil {
-			x = &analytic.Span{}
+	for _, m := range d.metrics() {
+		if m.Title != "" {
+			s.Figures = append(s.Figures, SideFigure{m.Key, OrNull(m.Value), OrNull(m.Low), OrNull(m.High)})
 		}
-		add(metric, float64(x.Expected), float64(x.Low), float64(x.High))
 	}
-	span("ttft_s", d.TTFT)
-	span("tpot_s", d.TPOT)
-	span("ttlt_s", d.TTLT)
-	slow, fast := float64(d.TTLT.Expected/d.TTLT.High), float64(d.TTLT.Expected/d.TTLT.Low)
-	rate, cost, token := cmp.Or(d.Throughput, &throughputJSON{}), cmp.Or(d.Cost, &costJSON{}), cmp.Or(d.Energy.PerToken, new(unit.Joules))
-	add("tok_s", rate.Expected, rate.Expected*slow, rate.Expected*fast)
-	add("tok_s_gpu", rate.PerGPU, rate.PerGPU*slow, rate.PerGPU*fast)
-	add("j_token", float64(*token), 0, 0)
-	add("j_request", float64(d.Energy.PerRequest), 0, 0)
-	add("usd_h", float64(cost.PerHour), 0, 0)
-	usd := float64(cost.PerMillionGenerated)
-	add("usd_mtok", usd, usd/fast, usd/slow)
-	add("memory_bytes", float64(d.Memory.Total), 0, 0)
 	for _, o := range d.Prefill.Ops {
 		s.operator("prefill", o.Name, float64(o.Expected))
 	}
@@ -177,11 +163,11 @@ type Difference struct {
 
 // Differences compares every figure of the further sides with the first.
 func (c *Comparison) Differences() (all []Difference) {
-	for _, m := range metrics {
-		a := c.Sides[0].figure(m.key)
+	for _, m := range c.headlines() {
+		a := c.Sides[0].figure(m.Key)
 		for i := 1; i < len(c.Sides); i++ {
-			b := c.Sides[i].figure(m.key)
-			d := Difference{Metric: m.key, Side: i}
+			b := c.Sides[i].figure(m.Key)
+			d := Difference{Metric: m.Key, Side: i}
 			if a.Value != nil && b.Value != nil && *a.Value != 0 {
 				d.Ratio = new(*b.Value / *a.Value)
 			}
@@ -322,12 +308,12 @@ func (c *Comparison) figures() render.Table {
 	}
 	differences := c.Differences()
 	at := 0
-	for _, m := range metrics {
-		cells, some := []any{m.title}, false
+	for _, m := range c.headlines() {
+		cells, some := []any{m.Title}, false
 		for i := range c.Sides {
-			f := c.Sides[i].figure(m.key)
+			f := c.Sides[i].figure(m.Key)
 			some = some || f.Value != nil
-			cells = append(cells, shown(f))
+			cells = append(cells, shown(f, m.Unit))
 			if i > 0 {
 				cells = append(cells, ratio(&differences[at]))
 				at++
@@ -340,24 +326,13 @@ func (c *Comparison) figures() render.Table {
 	return t
 }
 
-func shown(f *SideFigure) any {
-	if f.Value == nil {
+func shown(f *SideFigure, of string) any {
+	switch {
+	case f.Value == nil:
 		return nil
-	}
-	text := func(v float64) string {
-		switch f.Metric {
-		case "ttft_s", "tpot_s", "ttlt_s":
-			return unit.Seconds(v).String()
-		case "memory_bytes":
-			return unit.Bytes(v).String()
-		}
-		return fmt.Sprintf("%.4g", v)
-	}
-	if f.Low == nil || f.High == nil {
-		return text(*f.Value)
-	}
-	switch f.Metric { // the rounding of "llmprof estimate"
-	case "ttft_s", "tpot_s", "ttlt_s":
+	case f.Low == nil || f.High == nil:
+		return fmt.Sprint(quantity(&unit.Metric{Unit: of, Value: *f.Value}))
+	case of == "s": // the rounding of "llmprof estimate"
 		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)), "")
 	}
 	value, interval := roundedNumber(*f.Value, *f.Low, *f.High)
@@ -427,18 +402,18 @@ func (c *Comparison) Table() *render.Table {
 	t := render.Keyed("metric", "side", "value", "low", "high", "ratio", "overlap")
 	differences := c.Differences()
 	for i := range c.Sides {
-		for _, m := range metrics {
-			f := c.Sides[i].figure(m.key)
+		for _, m := range c.headlines() {
+			f := c.Sides[i].figure(m.Key)
 			var ratio, overlap any
 			for _, d := range differences {
-				if d.Metric == m.key && d.Side == i {
+				if d.Metric == m.Key && d.Side == i {
 					ratio = Cell(d.Ratio)
 					if d.Overlap != nil {
 						overlap = fmt.Sprint(*d.Overlap)
 					}
 				}
 			}
-			t.Add(m.key, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
+			t.Add(m.Key, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
 		}
 	}
 	return t

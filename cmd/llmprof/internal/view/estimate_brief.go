@@ -8,8 +8,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/energy"
-	"llmprof/analytic/sensitivity"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
 	"llmprof/unit"
 )
@@ -36,7 +36,7 @@ func (e *Estimate) Brief() *render.Document {
 		paint(PaintedBound(e.Decode.Bound).Color, "TPOT", e.timeLine(e.TPOT, &e.Decode, ""))
 	}
 	add("TTLT", around(unit.Around(e.TTLT.Expected, e.TTLT.Low, e.TTLT.High), ""))
-	add("Throughput", e.throughputLine(verdict.Possible))
+	add("Throughput", e.throughputLine())
 	add("Energy", e.energyLine())
 	add("Cost", e.costLine(verdict.Possible))
 	add("Rests on", e.basis())
@@ -94,24 +94,22 @@ func around(r unit.Rounded, label string) string {
 }
 
 // throughputLine is the generated tokens a second.
-func (e *Estimate) throughputLine(possible bool) string {
-	if !possible {
+func (e *Estimate) throughputLine() string {
+	rate, each := e.Metric("tok_s"), e.Metric("tok_s_gpu")
+	if rate.Reason != "" {
 		return "none: it cannot run"
 	}
-	low, high := e.scaled(e.Throughput, e.TTLT.High), e.scaled(e.Throughput, e.TTLT.Low)
-	v, interval := roundedNumber(e.Throughput, low, high)
+	v, interval := rounded(rate)
 	s := fmt.Sprintf("%s tok/s (%s)", v, interval)
 	if e.GPUs > 1 {
-		each, _ := roundedNumber(e.Throughput/float64(e.GPUs), low/float64(e.GPUs), high/float64(e.GPUs))
+		each, _ := rounded(each)
 		s += fmt.Sprintf(", %s per GPU", each)
 	}
 	return s
 }
 
-// scaled is a rate at another length of the request.
-func (e *Estimate) scaled(rate float64, ttlt unit.Seconds) float64 {
-	return rate * float64(e.TTLT.Expected/ttlt)
-}
+// rounded is a metric and its interval in as many digits as the interval leaves.
+func rounded(m *unit.Metric) (value, interval string) { return roundedNumber(m.Value, m.Low, m.High) }
 
 // roundedNumber is a number and its interval in as many digits as the interval leaves.
 func roundedNumber(v, low, high float64) (value, interval string) {
@@ -181,8 +179,7 @@ func (e *Estimate) costLine(possible bool) string {
 	case e.Price <= 0:
 		return "n/a: no price of " + e.Machine.GPU.Name + " is known; give --price"
 	}
-	c := e.Money.PerMillionGenerated
-	v, interval := roundedNumber(float64(c), float64(c)*float64(e.TTLT.Low/e.TTLT.Expected), float64(c)*float64(e.TTLT.High/e.TTLT.Expected))
+	v, interval := rounded(e.Metric("usd_mtok"))
 	return fmt.Sprintf("$%s (%s) per million generated tokens, at $%.2f/GPU-hour", v, interval, float64(e.Price))
 }
 
@@ -208,55 +205,30 @@ func (e *Estimate) engine(noun string) string {
 	return name + " (" + e.EngineReason + ")"
 }
 
-// least is the change of a request's time that is worth a word.
-const least = 0.005
-
 // resourceLine says which resources a request's time depends on most.
 func (e *Estimate) resourceLine() string {
 	var parts []string
-	for _, r := range sensitivity.Resources(&e.Estimate) {
-		if gain := 1 - float64(r.TTLT.Expected/e.TTLT.Expected); gain >= least && len(parts) < 3 {
-			text := fmt.Sprintf("%s (−%.1f %%)", r.Name, 100*gain)
-			if len(parts) == 0 {
-				text = fmt.Sprintf("%s (10 %% faster: TTLT −%.1f %%)", r.Name, 100*gain)
-			}
-			parts = append(parts, text)
+	for i, g := range e.Depends() {
+		text := fmt.Sprintf("%s (−%.1f %%)", g.Name, 100*g.Share)
+		if i == 0 {
+			text = fmt.Sprintf("%s (10 %% faster: TTLT −%.1f %%)", g.Name, 100*g.Share)
 		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// choiceLines say which choices gain most: those that generate most tokens a second on
-// each GPU, and the one with the least TPOT.
-func (e *Estimate) choiceLines() []string {
-	all := sensitivity.Choices(&e.Case)
-	base := e.Throughput / float64(e.GPUs)
-	var parts []string
-	fastest := -1
-	for i := range all {
-		if e.Tokens > 0 && all[i].TPOT.Expected < e.TPOT.Expected.Times(1-least) &&
-			(fastest < 0 || all[i].TPOT.Expected < all[fastest].TPOT.Expected) {
-			fastest = i
+// choiceLines say which choices gain most.
+func (e *Estimate) choiceLines() (lines []string) {
+	for _, c := range e.Try() {
+		text := fmt.Sprintf("%s: tok/s per GPU × %.2f", c.By.In(settings.Flag), c.PerGPU)
+		if c.TPOT > 0 {
+			text += fmt.Sprintf(", TPOT × %.2f", c.TPOT)
 		}
+		lines = append(lines, text)
 	}
-	var named []string
-	for i := range all {
-		gain, flag := all[i].PerGPU()/base, strings.Fields(all[i].Flags)[0]
-		if i != fastest && (len(parts) >= mostChoices || gain < 1+least || slices.Contains(named, flag)) {
-			continue
-		}
-		named = append(named, flag)
-		text := fmt.Sprintf("%s: tok/s per GPU × %.2f", all[i].Flags, gain)
-		if e.Tokens > 0 {
-			text += fmt.Sprintf(", TPOT × %.2f", float64(all[i].TPOT.Expected/e.TPOT.Expected))
-		}
-		parts = append(parts, text)
-	}
-	return parts
+	return lines
 }
-
-// mostChoices is how many choices are named for their throughput.
-const mostChoices = 2
 
 // mostNotes is how many remarks the short answer has; the others are in --explain.
 const mostNotes = 1

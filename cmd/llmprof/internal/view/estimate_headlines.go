@@ -102,30 +102,24 @@ func timeHeadline(key, name string, s analytic.Span, bound string) Headline {
 
 // rateHeadlines are those that exist only where it can run.
 func (e *Estimate) rateHeadlines() []Headline {
-	slow, fast := float64(e.TTLT.Expected/e.TTLT.High), float64(e.TTLT.Expected/e.TTLT.Low)
-	rate, interval := roundedNumber(e.Throughput, e.Throughput*slow, e.Throughput*fast)
-	each, _ := roundedNumber(e.Throughput/float64(e.GPUs), e.Throughput*slow/float64(e.GPUs), e.Throughput*fast/float64(e.GPUs))
-	all := []Headline{{
-		Key: "tps", Name: "Throughput", Value: rate + " tok/s", Interval: interval, Note: each + " tok/s per GPU", SI: e.Throughput,
-		High: e.Throughput * slow,
-	}}
-	if usd := float64(e.Money.PerMillionGenerated); e.Price > 0 {
-		v, interval := roundedNumber(usd, usd/fast, usd/slow)
-		all = append(all, Headline{
-			Key: "usd", Name: "Cost", Value: "$" + v, Interval: interval,
-			Note: fmt.Sprintf("per million generated; $%.2f per GPU-hour", float64(e.Price)), SI: usd, High: usd / slow,
-		})
-	} else {
-		all = append(all, Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"})
+	headline := func(key, name string, m *unit.Metric, format, note string) Headline {
+		v, interval := rounded(m)
+		return Headline{Key: key, Name: name, Value: fmt.Sprintf(format, v), Interval: interval, Note: note, SI: m.Value, High: m.High}
 	}
-	j, s, per := e.Energy.PerToken, e.TPOT, "per token"
+	each, _ := rounded(e.Metric("tok_s_gpu"))
+	rate := headline("tps", "Throughput", e.Metric("tok_s"), "%s tok/s", each+" tok/s per GPU")
+	rate.High = e.Metric("tok_s").Low // the slow end
+	usd := headline("usd", "Cost", e.Metric("usd_mtok"), "$%s", fmt.Sprintf("per million generated; $%.2f per GPU-hour", float64(e.Price)))
+	if e.Price <= 0 {
+		usd = Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"}
+	}
+	j, i, per := e.Energy.PerToken, e.Energy.Token, "per token"
 	if e.Tokens == 0 {
-		j, s, per = e.Energy.PerPrompt, e.TTFT, "per prompt"
+		j, i, per = e.Energy.PerPrompt, e.Energy.Prompt, "per prompt"
 	}
-	low, high := j.Times(float64(s.Low/s.Expected)), j.Times(float64(s.High/s.Expected))
-	r := unit.Around(j, low, high)
-	return append(all, Headline{Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j), High: float64(
-		high)})
+	r := unit.Around(j, i.Low, i.High)
+	return []Headline{rate, usd, {Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j),
+		High: float64(i.High)}}
 }
 
 func opWords(ops []breakdown.Operator) []OpWords {

@@ -1,10 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
-	"llmprof/analytic/sensitivity"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
 	"llmprof/models"
 	"llmprof/roofline"
@@ -43,6 +45,43 @@ type EstimateDocument struct {
 	Count       models.FLOPCount   `json:"flops_count"`
 	Load        *loadJSON          `json:"load,omitempty"`
 	Warnings    []string           `json:"warnings"`
+	Coded       []warningJSON      `json:"warnings_coded"` // the warnings as data, in the same order
+}
+
+// A warningJSON is a warning as data.
+type warningJSON struct {
+	Code      string   `json:"code"`
+	Arguments []string `json:"arguments"`
+}
+
+func coded(all []unit.Warning) []warningJSON {
+	list := make([]warningJSON, len(all))
+	for i := range all {
+		list[i] = warningJSON{all[i].Code, []string{}}
+		for _, a := range all[i].Arguments() {
+			list[i].Arguments = append(list[i].Arguments, unit.Say("%v", a).In(settings.Flag))
+		}
+	}
+	return list
+}
+
+// metrics are the figures of the estimate that was written.
+func (d *EstimateDocument) metrics() []unit.Metric {
+	e := analytic.Estimate{GPUs: d.GPU.Count, Tokens: max(d.Workload.GenLen-1, 0), TTFT: *d.TTFT, TTLT: *d.TTLT,
+		TPOT: *cmp.Or(d.TPOT, &analytic.Span{})}
+	e.Prefill, e.Memory.Total = d.Prefill.Phase, d.Memory.Total
+	if d.Decode != nil {
+		e.Decode = d.Decode.Phase
+	}
+	j := &d.Energy
+	e.Energy.PerToken, e.Energy.Token = *cmp.Or(j.PerToken, new(unit.Joules)), energy.Interval(*cmp.Or(j.Token, &intervalJSON{}))
+	e.Energy.PerRequest, e.Energy.Request = j.PerRequest, energy.Interval(j.Request)
+	e.Throughput, e.Money = cmp.Or(d.Throughput, &throughputJSON{}).Expected, cmp.Or(d.Cost, &costJSON{}).Money
+	why := ""
+	if !d.Verdict.Possible {
+		why = d.Verdict.Text
+	}
+	return e.Metrics(nil, why)
 }
 
 type modelJSON struct {
@@ -226,9 +265,9 @@ func kinds(m *models.Model) []layerJSON {
 // Document is the estimate for programs.
 func (e *Estimate) Document() *EstimateDocument {
 	j := e.Figures()
-	for _, c := range append(sensitivity.Resources(&e.Estimate), sensitivity.Choices(&e.Case)...) {
+	for _, c := range e.Changes() {
 		j.Sensitivity = append(j.Sensitivity, changeJSON{
-			c.Name, OrNull(c.Flags), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
+			c.Name, OrNull(c.By.In(settings.Flag)), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
 		})
 	}
 	return j
@@ -263,13 +302,13 @@ func (e *Estimate) Figures() *EstimateDocument {
 		MFU:      e.MFU,
 		Count:    e.Count,
 		Load:     (&Load{e.Load}).document(),
-		Warnings: Texts(e.Warnings),
+		Warnings: Texts(e.Warnings), Coded: coded(e.Warnings),
 	}
 	p := &e.Parallel
 	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, expertTP(e.Model, e.Parallel), p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
 	e.decodeOf(j)
 	if j.Verdict.Possible {
-		j.Throughput = &throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate}
+		j.Throughput = &throughputJSON{e.Throughput, e.Metric("tok_s_gpu").Value, e.InputRate}
 		if e.Price > 0 {
 			j.Cost = &costJSON{PerGPUHour: e.Price, Money: e.Money, PriceSource: e.PriceSource}
 		}

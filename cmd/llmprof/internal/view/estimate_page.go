@@ -33,7 +33,7 @@ func (e *Estimate) Operators() *render.Document {
 }
 
 func (e *Estimate) figures() []render.Block {
-	blocks := []render.Block{e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits()}
+	blocks := []render.Block{e.setup(), e.times(), e.rates(), e.others(), e.memoryTable(), e.limits()}
 	if e.Load != nil {
 		blocks = slices.Insert(blocks, 1, render.Block((&Load{e.Load}).block()))
 	}
@@ -192,6 +192,31 @@ func (e *Estimate) times() render.Table {
 	return t
 }
 
+// others are the metrics that no line of the page is made for.
+func (e *Estimate) others() render.Fields {
+	f, own := render.Fields{}, []string{"ttft_s", "tpot_s", "ttlt_s", "tok_s", "tok_s_gpu", "j_token", "j_request", "usd_h", "usd_mtok",
+		"memory_bytes"}
+	for _, m := range e.Metrics() {
+		if m.Title != "" && m.Reason == "" && !slices.Contains(own, m.Key) {
+			f.Add(m.Title, fmt.Sprint(quantity(&m)))
+		}
+	}
+	return f
+}
+
+// quantity is a metric in its unit.
+func quantity(m *unit.Metric) any {
+	switch m.Unit {
+	case "s":
+		return unit.Seconds(m.Value)
+	case "B":
+		return unit.Bytes(m.Value)
+	case "FLOP":
+		return unit.FLOPs(m.Value)
+	}
+	return fmt.Sprintf("%.4g", m.Value)
+}
+
 // throttling says what the power limit costs; it is empty where the limit is not reached.
 func (e *Estimate) throttling() string {
 	var all []string
@@ -211,10 +236,10 @@ func (e *Estimate) throttling() string {
 }
 
 func (e *Estimate) rates() render.Fields {
-	energy, gpus := &e.Energy, float64(e.GPUs)
+	energy := &e.Energy
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s tok/s generated (%s per GPU), %s prompt tok/s in prefill",
-			Rate(e.Throughput), Rate(e.Throughput/gpus), Rate(e.InputRate))}},
+			Rate(e.Throughput), Rate(e.PerGPU()), Rate(e.InputRate))}},
 		{Name: "Utilization", Lines: []string{e.utilization()}},
 		{Name: "Work", Lines: []string{e.work()}},
 	}}

@@ -51,7 +51,7 @@ func (e *Estimate) cards() []report.Card {
 	cards := []report.Card{
 		spanCard("Time to first token (TTFT)", e.TTFT),
 		{Name: "Throughput", Value: Rate(e.Throughput) + " tok/s", Detail: []string{
-			fmt.Sprintf("generated, %s per GPU", Rate(e.Throughput/float64(e.GPUs))), e.utilization()}},
+			fmt.Sprintf("generated, %s per GPU", Rate(e.PerGPU())), e.utilization()}},
 		e.energyCard(), e.memoryCard(),
 	}
 	if e.Tokens > 0 {
