@@ -5,8 +5,8 @@ import (
 	"llmprof/unit"
 )
 
-// Metrics appends the figures of an estimate, in the order in which tables have them. What cannot run has no throughput and no cost, and why
-// is the reason; it is empty for what can.
+// Metrics appends the figures of an estimate, in the order in which tables have them. What cannot run has no throughput and no cost, and
+// why is the reason; it is empty for what can.
 func (e *Estimate) Metrics(dst []unit.Metric, why string) []unit.Metric {
 	span := func(key, title string, s *Span, bound string) unit.Metric {
 		return unit.Metric{Key: key, Title: title, Unit: "s", Value: float64(s.Expected), Low: float64(s.Low), High: float64(s.High),

@@ -13,8 +13,8 @@ type Metric struct {
 	Reason string // why there is no value; "" where there is one
 }
 
-// Column is the name of a part of the metric ("low", "high", "floor" or "bound") in a table with a column for each: the unit of a time comes
-// last, and a bound has none.
+// Column is the name of a part of the metric ("low", "high", "floor" or "bound") in a table with a column for each: the unit of a time
+// comes last, and a bound has none.
 func (m *Metric) Column(part string) string {
 	const seconds = "_s"
 	switch n := len(m.Key) - len(seconds); {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Said is a sentence with its arguments. Settings stand in it by their keys in braces, as "{tp} 0: want at least 1", so that whoever shows it
-// names them as they were given: by a flag, by a key of a file, or by a field.
+// Said is a sentence with its arguments. Settings stand in it by their keys in braces, as "{tp} 0: want at least 1", so that whoever shows
+// it names them as they were given: by a flag, by a key of a file, or by a field.
 type Said struct {
 	format string
 	args   []any

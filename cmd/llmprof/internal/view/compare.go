@@ -75,8 +75,8 @@ func PredictedSide(name string, e *Estimate) Side {
 
 // DocumentSide is the side of an estimate that was written as JSON.
 func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
-	if d.TTFT == nil || d.TTLT == nil || d.Prefill == nil {
-		return s, fmt.Errorf("%s: an estimate without times", name)
+	if d.Metrics == nil || d.Prefill == nil {
+		return s, fmt.Errorf("%s: an estimate without metrics: it is of an older version, write it again", name)
 	}
 	s = side(name, d)
 	s.Measured = !strings.HasPrefix(d.Calibration.Name, "default for ")
@@ -88,10 +88,8 @@ func side(name string, d *EstimateDocument) Side {
 	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{},
 		Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
-	for _, m := range d.metrics() {
-		if m.Title != "" {
-			s.Figures = append(s.Figures, SideFigure{m.Key, OrNull(m.Value), OrNull(m.Low), OrNull(m.High)})
-		}
+	for _, m := range d.Metrics {
+		s.Figures = append(s.Figures, SideFigure{m.Key, m.Value, m.Low, m.High})
 	}
 	for _, o := range d.Prefill.Ops {
 		s.operator("prefill", o.Name, float64(o.Expected))

@@ -1,10 +1,8 @@
 package view
 
 import (
-	"cmp"
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
@@ -44,6 +42,7 @@ type EstimateDocument struct {
 	Sensitivity []changeJSON       `json:"sensitivity"`
 	Count       models.FLOPCount   `json:"flops_count"`
 	Load        *loadJSON          `json:"load,omitempty"`
+	Metrics     []MetricDocument   `json:"metrics"`
 	Warnings    []string           `json:"warnings"`
 	Coded       []warningJSON      `json:"warnings_coded"` // the warnings as data, in the same order
 }
@@ -65,23 +64,26 @@ func coded(all []unit.Warning) []warningJSON {
 	return list
 }
 
-// metrics are the figures of the estimate that was written.
-func (d *EstimateDocument) metrics() []unit.Metric {
-	e := analytic.Estimate{GPUs: d.GPU.Count, Tokens: max(d.Workload.GenLen-1, 0), TTFT: *d.TTFT, TTLT: *d.TTLT,
-		TPOT: *cmp.Or(d.TPOT, &analytic.Span{})}
-	e.Prefill, e.Memory.Total = d.Prefill.Phase, d.Memory.Total
-	if d.Decode != nil {
-		e.Decode = d.Decode.Phase
+// A MetricDocument is a figure of an answer; its value is null for a reason.
+type MetricDocument struct {
+	Key    string   `json:"key"`
+	Unit   string   `json:"unit"`
+	Value  *float64 `json:"value"`
+	Low    *float64 `json:"low"`
+	High   *float64 `json:"high"`
+	Floor  *float64 `json:"floor"`
+	Bound  *string  `json:"bound"`
+	Reason *string  `json:"reason"`
+}
+
+func metricDocuments(all []unit.Metric) []MetricDocument {
+	list := make([]MetricDocument, len(all))
+	for i := range all {
+		m := &all[i]
+		list[i] = MetricDocument{m.Key, m.Unit, OrNull(m.Value), OrNull(m.Low), OrNull(m.High), OrNull(m.Floor), OrNull(m.Bound),
+			OrNull(m.Reason)}
 	}
-	j := &d.Energy
-	e.Energy.PerToken, e.Energy.Token = *cmp.Or(j.PerToken, new(unit.Joules)), energy.Interval(*cmp.Or(j.Token, &intervalJSON{}))
-	e.Energy.PerRequest, e.Energy.Request = j.PerRequest, energy.Interval(j.Request)
-	e.Throughput, e.Money = cmp.Or(d.Throughput, &throughputJSON{}).Expected, cmp.Or(d.Cost, &costJSON{}).Money
-	why := ""
-	if !d.Verdict.Possible {
-		why = d.Verdict.Text
-	}
-	return e.Metrics(nil, why)
+	return list
 }
 
 type modelJSON struct {
@@ -294,15 +296,15 @@ func (e *Estimate) Figures() *EstimateDocument {
 			MemoryEff: k[roofline.GEMMMemory],
 			LinkEff:   k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],
 		},
-		Memory:   memoryOf(&e.Memory),
-		Prefill:  e.phaseOf(&e.Prefill, e.PrefillOps),
-		TTFT:     &e.TTFT,
-		TTLT:     &e.TTLT,
-		Verdict:  e.Verdict(),
-		MFU:      e.MFU,
-		Count:    e.Count,
-		Load:     (&Load{e.Load}).document(),
-		Warnings: Texts(e.Warnings), Coded: coded(e.Warnings),
+		Memory:  memoryOf(&e.Memory),
+		Prefill: e.phaseOf(&e.Prefill, e.PrefillOps),
+		TTFT:    &e.TTFT,
+		TTLT:    &e.TTLT,
+		Verdict: e.Verdict(),
+		MFU:     e.MFU,
+		Count:   e.Count,
+		Load:    (&Load{e.Load}).document(),
+		Metrics: metricDocuments(e.Metrics()), Warnings: Texts(e.Warnings), Coded: coded(e.Warnings),
 	}
 	p := &e.Parallel
 	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, expertTP(e.Model, e.Parallel), p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
