@@ -87,8 +87,10 @@ type Estimate struct {
 	Throughput       float64 // generated tokens a second, all replicas
 	InputRate        float64 // prompt tokens a second while prefilling, all replicas
 	// Prefill: the model's FLOPs as a share of the GPUs' peak in that time, each product's peak in the format that it runs in.
-	MFU float64
-	MBU float64 // decode: compulsory bytes as a share of the GPUs' bandwidth in that time
+	MFU           float64
+	FLOPsPerToken unit.FLOPs // FLOPs of matrix products for a generated token of a sequence; 0 if only one is generated
+	KVPerToken    unit.Bytes // KV cache of a token, in all layers of a replica
+	MBU           float64    // decode: compulsory bytes as a share of the GPUs' bandwidth in that time
 
 	Energy energy.Energy
 	Money  Money
@@ -227,7 +229,7 @@ func (r *runner) prefill(all *total, w *Workload) {
 // assemble turns the sums into the answer.
 func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	par := p.Par
-	e.Tokens = w.GenLen - 1
+	e.Tokens, e.KVPerToken = w.GenLen-1, p.Model.KVBytesPerToken(p.Scheme.KV)
 	e.Prefill = phase(prefill, 1)
 	off := p.within(prefill, p.machine.Cal.PrefillError)
 	e.Prefill.KernelLow, e.Prefill.KernelHigh = off.low, off.high
@@ -242,6 +244,7 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 		all := p.span(decode.least, decode.Expected, off)
 		e.TTLT = Span{e.TTFT.Floor + all.Floor, e.TTFT.Expected + all.Expected, e.TTFT.Low + all.Low, e.TTFT.High + all.High}
 		gpuTime := float64(decode.Expected) * float64(par.PP)
+		e.FLOPsPerToken = e.Decode.FLOPs.Times(1 / float64(w.Batch))
 		e.MBU = float64(decode.Work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
 	e.Energy.Prompt = p.energyWithin(e.Energy.PerPrompt, e.TTFT)

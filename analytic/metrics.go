@@ -32,6 +32,8 @@ func (e *Estimate) Metrics(dst []unit.Metric, why string) []unit.Metric {
 		unit.Metric{Key: "usd_h", Title: "$/h", Unit: "$", Value: float64(e.Money.PerHour)},
 		unit.Metric{Key: "usd_mtok", Title: "$/Mtok", Unit: "$", Value: usd, Low: usd / fast, High: usd / slow},
 		unit.Metric{Key: "memory_bytes", Title: "memory/GPU", Unit: "B", Value: float64(e.Memory.Total)},
+		unit.Metric{Key: "flops_token", Title: "FLOPs/token", Unit: "FLOP", Value: float64(e.FLOPsPerToken)},
+		unit.Metric{Key: "kv_bytes_token", Title: "KV cache/token", Unit: "B", Value: float64(e.KVPerToken)},
 		unit.Metric{Key: "prefill_w", Unit: "W", Value: float64(e.Energy.Prefill)},
 		unit.Metric{Key: "decode_w", Unit: "W", Value: float64(e.Energy.Decode)},
 	)
@@ -41,6 +43,8 @@ func (e *Estimate) Metrics(dst []unit.Metric, why string) []unit.Metric {
 			*m = unit.Metric{Key: m.Key, Title: m.Title, Unit: m.Unit, Reason: why}
 		case m.Value == 0 && m.Unit == "$":
 			m.Reason = "no price is known"
+		case m.Value == 0 && m.Unit == "B":
+			m.Reason = "there is none"
 		case m.Value == 0:
 			m.Reason = "one token is generated"
 		}

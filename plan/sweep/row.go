@@ -79,6 +79,8 @@ type Figures struct {
 	PerMillion     float64 `parquet:"usd_mtok,optional"` // generated tokens, the prompt's cost in them
 	PerMillionLow  float64 `parquet:"usd_mtok_low,optional"`
 	PerMillionHigh float64 `parquet:"usd_mtok_high,optional"`
+	FLOPsToken     float64 `parquet:"flops_token,optional"`    // of a generated token
+	KVToken        float64 `parquet:"kv_bytes_token,optional"` // cache of a token
 }
 
 // Loaded is the steady state under the load of a point, all replicas together; the high ends are

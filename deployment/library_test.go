@@ -1,4 +1,4 @@
-package main
+package deployment
 
 import (
 	"path/filepath"
