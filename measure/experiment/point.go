@@ -13,7 +13,8 @@ import (
 )
 
 // A Point is all that one run is made of, in the words of the experiment files.
-// Its zero fields are what was not asked for.
+// Its zero fields are what was not asked for. Tags say how a setting is given: its key in a file, its flag where that is another
+// word ("-" for none), the group of the flag and of those that follow, the words that it takes, and what it does.
 type Point struct {
 	Subject
 	Runtime
@@ -28,87 +29,99 @@ type Point struct {
 
 // Subject is what is run.
 type Subject struct {
-	Model           string `json:"model"`             // built-in name, hub id, directory or config.json
-	RandomWeights   bool   `json:"random_weights"`    // take the shapes alone; nothing is downloaded
-	WeightsDir      string `json:"weights_dir"`       // a directory of safetensors
-	DType           string `json:"dtype"`             // format of weights and activations: bf16, fp16 or fp32
-	Quantization    string `json:"quantization"`      // format of quantized weights: "", int8, int4 or fp8
-	TrustRemoteCode bool   `json:"trust_remote_code"` // run Python that the repository brings
+	Model           string `json:"model" group:"Subject" short:"m" help:"built-in <model>, hub id, directory or config.json"`
+	RandomWeights   bool   `json:"random_weights" help:"download nothing; times are the same"`
+	WeightsDir      string `json:"weights_dir" flag:"weights" help:"<folder> of safetensors"`
+	DType           string `json:"dtype" words:"bf16,fp16,fp32" help:"<format> of the model: %s"`
+	Quantization    string `json:"quantization" flag:"quantize" words:"int8,int4,fp8" help:"quantize the weights to <FORMAT>: %s"`
+	TrustRemoteCode bool   `json:"trust_remote_code" help:"run Python code that the model's repository brings"`
 }
 
 // Runtime is what runs it.
 type Runtime struct {
-	Engine    string `json:"engine"`     // native, transformers or openai
-	Python    string `json:"python"`     // the interpreter of the transformers engine
-	Attention string `json:"attention"`  // "" for the engine's choice, sdpa, eager or flash_attention_2
-	Graph     bool   `json:"graph"`      // decode through a CUDA graph
-	Compile   bool   `json:"compile"`    // torch.compile
-	Device    string `json:"device"`     // "" for a GPU where there is one, cuda or cpu
-	Libraries string `json:"libraries"`  // where to look for the CUDA libraries
-	EngineCmd string `json:"engine_cmd"` // a server that is started and stopped around the run
+	Engine    string `json:"engine" group:"Runtime" words:"native,transformers,openai" help:"<engine>: %s"`
+	Python    string `json:"python" help:"Python <interpreter> of the transformers engine (default: python3)"`
+	Attention string `json:"attention" words:"sdpa,eager,flash_attention_2" help:"<kernel>: %s (default: the engine's)"`
+	Graph     bool   `json:"graph" help:"decode through a CUDA graph with a static cache"`
+	Compile   bool   `json:"compile" help:"torch.compile the model"`
+	Device    string `json:"device" words:"cuda,cpu" help:"<device>: %s (default: a GPU where there is one)"`
+	Libraries string `json:"libraries" flag:"cuda-libs" help:"<folder> of the CUDA libraries that the native engine opens"`
+	EngineCmd string `json:"engine_cmd" group:"Client" help:"<command> that starts it, for the run alone"`
 }
 
 // Placement is where it runs.
 type Placement struct {
-	GPUs     []string `json:"gpus"`     // UUIDs or numbers of those to use; none for all that are visible
-	TP       int      `json:"tp"`       // ranks that a layer is split over
-	Replicas int      `json:"replicas"` // processes with a whole model each, side by side
-	Nodes    int      `json:"nodes"`    // nodes that the ranks are spread over
-	Rdzv     string   `json:"rdzv"`     // host:port where the nodes meet
+	GPUs     []string `json:"gpus" group:"Placement" help:"<UUIDs> or numbers of GPUs (default: the visible)"`
+	TP       int      `json:"tp" help:"tensor parallelism: <GPUs> that share every matrix"`
+	Replicas int      `json:"replicas" help:"<processes> with a whole model each, side by side"`
+	Nodes    int      `json:"nodes" help:"<hosts> that the ranks are spread over"`
+	Rdzv     string   `json:"rdzv" help:"<HOST:PORT> where the hosts meet"`
 }
 
 // Workload is what it is given.
 type Workload struct {
 	operator.Workload
-	Prompts     string  `json:"prompts"`      // "random", or a file of prompts
-	Seed        uint64  `json:"seed"`         // seed of random weights and prompts; 0 for a server draws one each time, which the result has
-	Temperature float64 `json:"temperature"`  // sampling temperature of a server; 0 for greedy decoding
-	SaveOutputs bool    `json:"save_outputs"` // keep the generated tokens
+	Prompts     string  `json:"prompts" group:"Workload" help:"\"random\", or a <FILE> of text lines or JSONL"`
+	Seed        uint64  `json:"seed" help:"<seed> of weights and prompts (default for a server: a new one)"`
+	Temperature float64 `json:"temperature" group:"Client" help:"<temperature> of choosing tokens, up to 2; --seed repeats it"`
+	SaveOutputs bool    `json:"save_outputs" group:"Protocol" help:"keep the generated tokens in the result"`
 }
 
 // Protocol is what is measured, and how.
 type Protocol struct {
-	TTFT    bool `json:"ttft"`    // measure the time to the first token
-	TPOT    bool `json:"tpot"`    // the time per token
-	TTLT    bool `json:"ttlt"`    // the time to the last
-	Size    bool `json:"size"`    // count memory
-	Energy  bool `json:"energy"`  // read the sensors
-	Ops     bool `json:"ops"`     // time the operators of a step one by one
-	Elana   bool `json:"elana"`   // ELANA's protocol: frozen context, logits of all positions
-	Repeats int  `json:"repeats"` // least samples of each time; 0 for the measurer's choice
-	Warmup  int  `json:"warmup"`  // passes before the first sample; 0 for as many as it takes to be steady
+	TTFT    bool `json:"ttft" group:"Protocol" help:"measure the time to the first token"`
+	TPOT    bool `json:"tpot" help:"measure the time per token after it"`
+	TTLT    bool `json:"ttlt" help:"measure the time to the last token"`
+	Size    bool `json:"size" help:"count parameters, caches and activations"`
+	Energy  bool `json:"energy" help:"measure energy; without a sensor this is an error"`
+	Ops     bool `json:"ops" help:"time operators one by one, beside the estimate's"`
+	Elana   bool `json:"elana" help:"ELANA's protocol: frozen context, logits of all positions"`
+	Repeats int  `json:"repeats" help:"least <samples> of each time (default 10)"`
+	Warmup  int  `json:"warmup" help:"<passes> before the first sample (default: until times are steady)"`
 
-	Window          unit.Seconds `json:"window_s"`               // shortest window of an energy measurement; 0 for the default
-	Idle            unit.Seconds `json:"idle_s"`                 // how long idling is measured; 0 for the measurer's choice
-	CarbonIntensity float64      `json:"carbon_intensity_g_kwh"` // intensity of the grid; 0 if not known
-	CarbonRegion    string       `json:"carbon_region"`          // region whose intensity is looked up; "" for none
-	Trace           string       `json:"trace"`                  // a folder for traces; "" for none
+	// shortest window of an energy measurement; 0 for the default
+	Window unit.Seconds `json:"window_s" flag:"-"`
+	// how long idling is measured; 0 for the measurer's choice
+	Idle            unit.Seconds `json:"idle_s" flag:"-"`
+	CarbonIntensity float64      `json:"carbon_intensity_g_kwh" flag:"carbon-intensity" help:"carbon intensity of the power grid in <g/kWh> of CO2"`
+	CarbonRegion    string       `json:"carbon_region" help:"<region> of the power grid, such as germany or us, for its carbon intensity"`
+	Trace           string       `json:"trace" help:"write traces to <FOLDER>; of a server, a load to replay"`
 }
 
 // Client is how a server is asked.
 type Client struct {
-	BaseURL     string  `json:"base_url"`        // base URL of the OpenAI-compatible endpoint
-	API         string  `json:"api"`             // chat or completions
-	Concurrency int     `json:"concurrency"`     // requests at a time in a closed loop
-	RequestRate float64 `json:"request_rate_hz"` // rate of Poisson arrivals; 0 for a closed loop
-	Requests    int     `json:"requests"`        // in all; 0 for the measurer's choice, or all of load
-	Load        string  `json:"load"`            // a file of requests that are replayed: times, tokens, prefixes; "" for none
-	Speed       float64 `json:"load_speed"`      // how many times as fast as the load was recorded; 0 for 1
-	LoadUnit    string  `json:"load_unit"`       // unit of the load's times: s, ms, us or ns; "" for what the file says
-	LoadBlock   int     `json:"load_block"`      // tokens that a hash of the load is of; 0 for what the file says
-	PromptLens  string  `json:"prompt_lengths"`  // lengths of prompts, as "512..2048" or "lognormal:1024,0.8"; "" for prompt_len
-	GenLens     string  `json:"gen_lengths"`     // lengths of answers, likewise; "" for gen_len
+	BaseURL string `json:"base_url" group:"Client" help:"its <URL>, as http://localhost:8000/v1"`
+	API     string `json:"api" words:"chat,completions" help:"<endpoint> of the server: %s"`
+	// requests at a time in a closed loop
+	Concurrency int `json:"concurrency"`
+	// rate of Poisson arrivals; 0 for a closed loop
+	RequestRate float64 `json:"request_rate_hz" flag:"rate"`
+	Requests    int     `json:"requests" help:"<requests> in all"`
+	// a file of requests that are replayed: times, tokens, prefixes; "" for none
+	Load  string  `json:"load" flag:"trace"`
+	Speed float64 `json:"load_speed" flag:"speed" group:"Protocol" help:"<times> as fast as the requests of --trace were recorded"`
+
+	LoadUnit string `json:"load_unit" flag:"trace-unit" words:"s,ms,us,ns" help:"<unit> of the load's times: %s (default: what the file says)"`
+
+	LoadBlock int `json:"load_block" flag:"trace-block" help:"<tokens> that a hash of the load is of (default: what the file says)"`
+	// lengths of prompts, as "512..2048" or "lognormal:1024,0.8"; "" for prompt_len
+	PromptLens string `json:"prompt_lengths" flag:"prompt-len" group:"Client"`
+	// lengths of answers, likewise; "" for gen_len
+	GenLens string `json:"gen_lengths" flag:"gen-len"`
+
 	// Longest silence of the server, until the first byte and between two events; 0 for 2 minutes.
-	Timeout     unit.Seconds `json:"timeout_s"`
-	MaxFailures *float64     `json:"max_failures"` // share of requests that may fail; nil for 0.01
-	Connections string       `json:"connections"`  // "" or pooled: kept for any request; new: one a request; worker: one a client
-	SLO         string       `json:"slo"`          // limits that goodput counts within, as "ttft=500ms,tpot=50ms,ttlt=10s"; "" for none
+	Timeout unit.Seconds `json:"timeout_s" help:"<time> of silence after which a request has failed, as 30 or 5m (default 120 seconds)"`
+
+	// share of requests that may fail; nil for 0.01
+	MaxFailures *float64 `json:"max_failures"`
+	Connections string   `json:"connections" words:"pooled,new,worker" help:"<use> of connections: %s (default: pooled)"`
+	SLO         string   `json:"slo" help:"<limits> of goodput, as ttft=500ms,tpot=50ms"`
 
 	// These say what the server runs, where it does not say so itself.
-	ServedModel   string `json:"served_model"`   // the server's name of the model; "" for the model's
-	ServedWeights string `json:"served_weights"` // format of its weights, as estimates take it; "" for what the server says
-	ServedKV      string `json:"served_kv"`      // format of its KV cache; "" for what the server says
-	ServedTP      int    `json:"served_tp"`      // tensor parallelism of the server; 0 for what the server says
+	ServedModel   string `json:"served_model" group:"Served" help:"the server's <name> of the model (default: that of --model)"`
+	ServedWeights string `json:"served_weights" help:"<format> of the server's weights (default: what it says)"`
+	ServedKV      string `json:"served_kv" help:"<format> of the server's KV cache (default: what it says)"`
+	ServedTP      int    `json:"served_tp" help:"<GPUs> that the server splits a matrix over (default: what it says)"`
 }
 
 // defaultMaxFailures is the share of requests that may fail where a point gives none:

@@ -51,6 +51,7 @@ func alone(t *testing.T, c *analytic.Case, all *analytic.Machine, row *sweep.Row
 	f.TTLT, f.TTLTLow, f.TTLTHigh, f.Throughput = float64(e.TTLT.Expected), float64(e.TTLT.Low), float64(e.TTLT.High), e.Throughput
 	f.ThroughputLow, f.ThroughputHigh, f.PerGPU = f.Throughput*(f.TTLT/f.TTLTHigh), f.Throughput*(f.TTLT/f.TTLTLow),
 		f.Throughput/float64(e.GPUs)
+	f.FLOPsToken, f.KVToken = float64(e.FLOPsPerToken), float64(e.KVPerToken)
 	f.PrefillW, f.DecodeW = float64(e.Energy.Prefill), float64(e.Energy.Decode)
 	f.JToken, f.JRequest, f.PerMillion = float64(e.Energy.PerToken), float64(e.Energy.PerRequest), float64(e.Money.PerMillionGenerated)
 	f.PerMillionLow, f.PerMillionHigh = f.PerMillion/(f.TTLT/f.TTLTLow), f.PerMillion/(f.TTLT/f.TTLTHigh)

@@ -137,6 +137,21 @@ func Fields(to any) func(yield func(Field, reflect.Value) bool) {
 	}
 }
 
+// Flag is the flag of the setting, "" for one that only files have.
+func (f *Field) Flag() string {
+	return strings.TrimPrefix(cmp.Or(f.Tag.Get("flag"), strings.ReplaceAll(strings.TrimSuffix(f.Key, "_s"), "_", "-")), "-")
+}
+
+// FlagOf is the flag of a setting of a struct by its key, and whether there is such a setting.
+func FlagOf(in any, key string) (flag string, known bool) {
+	for f := range Fields(in) {
+		if f.Key == key {
+			return f.Flag(), true
+		}
+	}
+	return "", false
+}
+
 // help is what the flag does, with its value in backquotes. A setting without help has no flag.
 func (f *Field) help() string {
 	help := cmp.Or(f.Tag.Get("help"), deployment.Help(f.Key))
@@ -147,14 +162,16 @@ func (f *Field) help() string {
 }
 
 func (f *Field) flag(set *pflag.FlagSet, v reflect.Value) {
-	name, help := strings.TrimPrefix(Flag(f.Key), "--"), f.help()
+	name, help := f.Flag(), f.help()
 	if help == "" {
 		return
 	}
 	flag := set.VarPF(&value{v}, name, f.Tag.Get("short"), help)
-	flag.DefValue = f.Tag.Get("default")
+	if otherwise, ok := f.Tag.Lookup("default"); ok {
+		flag.DefValue = otherwise
+	}
 	if v.Kind() == reflect.Bool {
-		flag.NoOptDefVal, flag.DefValue = "true", "false"
+		flag.NoOptDefVal = "true"
 	}
 	words := deployment.Words(f.Key)
 	if tagged := f.Tag.Get("words"); tagged != "" {
@@ -174,7 +191,10 @@ type value struct{ to reflect.Value }
 // String is the value as it is given.
 func (v *value) String() string {
 	if !v.to.IsValid() || v.to.IsZero() {
-		return map[bool]string{true: "false"}[v.to.IsValid() && v.to.Kind() == reflect.Bool]
+		if v.to.IsValid() && v.to.Kind() == reflect.Bool {
+			return "false"
+		}
+		return ""
 	}
 	own := reflect.Indirect(v.to)
 	switch x := own.Interface().(type) {
@@ -235,6 +255,12 @@ func Read(to reflect.Value, text string) (err error) {
 		*p, err = count.Parse(text)
 	case *float64:
 		*p, err = strconv.ParseFloat(text, 64)
+	case *uint64:
+		*p, err = strconv.ParseUint(text, 0, 64)
+	case *[]string:
+		*p = append(*p, strings.Split(text, ",")...)
+	case *unit.Seconds:
+		err = TimeFlag(p).Set(text)
 	case *unit.Watts:
 		err = quantity(p, 1, text)
 	case *unit.Hertz:
