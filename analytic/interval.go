@@ -155,16 +155,11 @@ func (w *walk) ofText(k *Kernel, c *roofline.Cost) unit.Seconds {
 // scatter of the host's time between machines and runs. Kernels and host run side by side, so a phase takes at
 // each end as long as the slower of the two there. One regime goes over into the other without a step.
 func (p *Predictor) hostError(t *total, off ends) ends {
-	e, all := p.machine.Engine.Profile(), float64(t.Expected)
-	// Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
-	fast := math.Hypot(off.low, t.share(t.imbalance))
-	x := e.HostError
-	if p.machine.basis.host || x == 0 { // a calibration timed this host: its error is within off
+	all := float64(t.Expected)
+	fast := t.evenly(off.low)
+	x, slow := p.hostEnds()
+	if x == 0 {
 		return ends{fast, off.high}
-	}
-	slow := x
-	if p.Par.TP > 1 {
-		slow = (1+x)*(1+e.RanksError) - 1
 	}
 	kernels, host, exposed := float64(t.kernels+t.throttled), float64(t.host), float64(t.exposed)
 	rest := exposed + float64(p.machine.seconds(roofline.StreamNode).Times(t.launches))
@@ -174,6 +169,54 @@ func (p *Predictor) hostError(t *total, off ends) ends {
 	least := max(byKernels-math.Hypot(fast*byKernels, exposed*x/(1+x)), byHost/(1+x))
 	more := math.Hypot(max(byKernels*(1+off.high)-all, 0), max(byHost+(byHost-exposed)*slow-all, 0)+exposed*slow)
 	return ends{low: max(1-least/all, 0), high: more / all}
+}
+
+// evenly widens the fast end of the kernels' interval: experts are chosen evenly for the expected time, which is the slow end of how a
+// router chooses.
+func (t *timing) evenly(low float64) float64 { return math.Hypot(low, t.share(t.imbalance)) }
+
+// hostEnds is by how much faster, as a divisor less 1, and slower the host may be than expected. It is 0 where a calibration timed this
+// host, whose error is within that of the constants.
+func (p *Predictor) hostEnds() (fast, slow float64) {
+	e := p.machine.Engine.Profile()
+	switch x := e.HostError; {
+	case p.machine.basis.host || x == 0:
+		return 0, 0
+	case p.Par.TP > 1:
+		return x, (1+x)*(1+e.RanksError) - 1
+	default:
+		return x, x
+	}
+}
+
+// A Pace is how long parts of a server's time are, as shares of what is expected.
+type Pace struct {
+	Prompts, Decodes float64 // kernels of steps with prompts, and of others
+	Host             float64
+}
+
+// Paces are those at both ends of a 90 % interval.
+type Paces struct{ Fast, Slow Pace }
+
+// Paces are where the constants of the kernels, and the host, leave a server of requests like those of a workload.
+func (p *Predictor) Paces(w *Workload) (constants, host Paces, err error) {
+	_, prefill, decode, err := p.predict(w, estimate, false)
+	constants = Paces{Pace{1, 1, 1}, Pace{1, 1, 1}}
+	host = constants
+	constants.Fast.Prompts, constants.Slow.Prompts = p.pace(&prefill, p.machine.Cal.PrefillError)
+	if constants.Fast.Decodes, constants.Slow.Decodes = constants.Fast.Prompts, constants.Slow.Prompts; w.GenLen > 1 {
+		constants.Fast.Decodes, constants.Slow.Decodes = p.pace(&decode, p.machine.Cal.DecodeError)
+	}
+	fast, slow := p.hostEnds()
+	host.Fast.Host, host.Slow.Host = 1/(1+fast), 1+slow
+	return constants, host, err
+}
+
+// pace is the kernels' time of a phase at both ends of its interval, as a share of what is expected. No phase is faster than its floor.
+func (p *Predictor) pace(t *total, generation float64) (fast, slow float64) {
+	off := p.within(t, generation)
+	span := p.span(t.least, t.Expected, ends{t.evenly(off.low), off.high})
+	return float64(span.Low / span.Expected), float64(span.High / span.Expected)
 }
 
 // span is the expected time with its interval, no part of which lies below the floor.

@@ -98,21 +98,27 @@ type batchMeans struct {
 	parts  []*Figures
 	size   int // requests of a part
 	warmup int // requests before the first part, which count in none
+	until  int // request from which on none counts
 	none   Figures
+
+	from, to int // parts that count at last
 }
 
-// newBatchMeans is of one part only, unless the steady state is looked for.
+// newBatchMeans is of one part only, unless the steady state or intervals are looked for.
 func newBatchMeans(o *Options) *batchMeans {
-	t := &batchMeans{size: math.MaxInt, warmup: o.Warmup}
-	if o.Steady {
+	t := &batchMeans{size: math.MaxInt, warmup: o.Warmup, until: math.MaxInt}
+	if o.Steady || o.Intervals {
 		t.size = batchSize
+	}
+	if o.until > 0 {
+		t.until = o.until
 	}
 	return t
 }
 
 // of is the part of a request.
 func (t *batchMeans) of(index int) *Figures {
-	if index < t.warmup {
+	if index < t.warmup || index >= t.until {
 		return &t.none
 	}
 	for (index-t.warmup)/t.size >= maxParts {
@@ -139,6 +145,12 @@ func (t *batchMeans) arrive(index int, at unit.Seconds) {
 	}
 }
 
+// all is the figures of all parts.
+func (t *batchMeans) all() Figures {
+	t.from, t.to = 0, len(t.parts)
+	return sum(t.parts)
+}
+
 func sum(parts []*Figures) (f Figures) {
 	for _, p := range parts {
 		f.merge(p)
@@ -149,7 +161,7 @@ func sum(parts []*Figures) (f Figures) {
 // steady is the figures of the requests in the steady state, and which they are: whole parts. A load of too few
 // requests is not examined.
 func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transient) {
-	all := sum(t.parts)
+	all := t.all()
 	if under.n < fewest || all.E2E.N == 0 {
 		return all, nil
 	}
@@ -166,6 +178,7 @@ func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transi
 	// As many requests are answered as come, but the time up to the last answer is longer by what an answer takes.
 	f := sum(t.parts[from:to])
 	f.Duration = t.parts[to].begin - t.parts[from].begin
+	t.from, t.to = from, to
 	return f, x
 }
 

@@ -75,6 +75,12 @@ func (s *Server) frontend() frontend {
 	return f
 }
 
+// paced is the process on a host that is faster or slower than expected.
+func (f frontend) paced(by float64) frontend {
+	f.intake, f.token, f.closing, f.way = f.intake.Times(by), f.token.Times(by), f.closing.Times(by), f.way.Times(by)
+	return f
+}
+
 // free reports whether the process costs no time, as of an engine for which none is known.
 func (f *frontend) free() bool { return f.intake == 0 && f.token == 0 }
 

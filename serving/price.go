@@ -333,6 +333,18 @@ func rested(c Cost, share float64) Cost {
 	return c
 }
 
+// paced is the cost of a step on a server whose kernels and whose host are faster or slower than expected.
+func paced(c Cost, x *analytic.Pace, prompts bool) Cost {
+	by := x.Decodes
+	if prompts {
+		by = x.Prompts
+	}
+	c.Time = (c.Time - c.Waits).Times(by)
+	c.Stage, c.Headroom.Time = c.Stage.Times(by), c.Headroom.Time.Times(by)
+	c.Before, c.Launch, c.Waits = c.Before.Times(x.Host), c.Launch.Times(x.Host), 0
+	return launched(c)
+}
+
 // toward is a share of the way from one cost to another.
 func toward(a, b *Cost, share float64) Cost {
 	rest := plus(a, a, -share)

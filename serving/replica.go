@@ -68,6 +68,7 @@ type instance struct {
 	policy  policy
 	prices  *prices
 	draft   *prices
+	pace    *analytic.Pace // nil for that which is expected
 	room    *room
 	pool    *pool
 	pipe    *pipeline
@@ -155,11 +156,14 @@ func (r *replica) gained() {
 // price prices the step, and what the drafting of its tokens takes.
 func (r *replica) price() Cost {
 	c := r.prices.cost(&r.batch, r.server.Drafts)
-	if r.draft == nil {
-		return c
+	if r.draft != nil {
+		d := r.server.drafting(r.draft, &r.batch)
+		c = plus(&c, &d, 1)
 	}
-	d := r.server.drafting(r.draft, &r.batch)
-	return plus(&c, &d, 1)
+	if r.pace != nil {
+		c = paced(c, r.pace, len(r.batch.chunks) > 0)
+	}
+	return c
 }
 
 // drafting is what the drafts of a step's batch take. A module of the model has to see all tokens of the step

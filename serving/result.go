@@ -26,7 +26,7 @@ func (s *Sketch) Add(v float64, n int) {
 	}
 	s.N += n
 	s.Sum += v * float64(n)
-	bin := int(math.Floor(math.Log(max(v, 1e-9)) / width))
+	bin := binOf(v)
 	switch {
 	case len(s.counts) == 0:
 		s.base = bin
@@ -39,6 +39,19 @@ func (s *Sketch) Add(v float64, n int) {
 	}
 	s.counts[bin-s.base] += n
 }
+
+// below is how many values are at most v, or in one bin with it.
+func (s *Sketch) below(v float64) (n int) {
+	for i, count := range s.counts {
+		if i+s.base > binOf(v) {
+			break
+		}
+		n += count
+	}
+	return n
+}
+
+func binOf(v float64) int { return int(math.Floor(math.Log(max(v, 1e-9)) / width)) }
 
 func (s *Sketch) merge(o *Sketch) {
 	if len(o.counts) == 0 {
@@ -118,6 +131,7 @@ type Result struct {
 	MeanCache   float64 // share of the blocks, over time
 	Timeline    []Bin
 	Interrupted bool
+	Intervals   *Intervals // nil where none were asked for
 
 	summing
 }
@@ -183,7 +197,7 @@ func (r *Result) finish(mixed, first []*replica, now unit.Seconds, steady bool) 
 	if steady {
 		r.Figures, r.Transient = r.batches.steady(&r.underWay, r.arrived)
 	} else {
-		r.Figures = sum(r.batches.parts)
+		r.Figures = r.batches.all()
 	}
 	all := mixed
 	if len(first) > 0 && first[0] != mixed[0] {

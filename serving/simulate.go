@@ -24,8 +24,12 @@ type Options struct {
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
 
-	sums   bool    // sums over all replicas alone: no figures of requests, and no timeline
-	priced *prices // steps that were priced before; nil without any
+	Intervals bool // the result has intervals of percentiles
+
+	sums   bool           // sums over all replicas alone: no figures of requests, and no timeline
+	priced *prices        // steps that were priced before; nil without any
+	until  int            // request from which on no figure counts; 0 for none
+	pace   *analytic.Pace // nil for that which is expected
 }
 
 // A cluster is the replicas of a server and what happens next to them.
@@ -65,6 +69,14 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
+	if o.priced == nil {
+		o.priced = s.prices()
+	}
+	again := &recorded{Source: source}
+	if o.Intervals {
+		again.begin()
+		source = again
+	}
 	c := newCluster(s, source, &o)
 	for steps := 0; c.step(); steps++ {
 		if ctx.Err() != nil {
@@ -82,6 +94,12 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 		return nil, err
 	}
 	c.result.finish(c.mixed, c.first, c.now, o.Steady)
+	if o.Intervals && !c.result.Interrupted {
+		var err error
+		if c.result.Intervals, err = c.intervals(ctx, again); err != nil {
+			return nil, err
+		}
+	}
 	if c.result.Counted() == 0 && !c.result.Interrupted {
 		return nil, fmt.Errorf("none of the %d requests answered counts: the first %d that came are left out", c.result.Completed, o.Warmup)
 	}
@@ -132,15 +150,14 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if !o.InEngine {
 		front = s.frontend()
 	}
+	if o.pace != nil {
+		front = front.paced(o.pace.Host)
+	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, replicas: replicas{turns: map[*replica]int{}}}
 	c.arrivals.toClient, front.sums = c.sent, o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
-	priced := o.priced
-	if priced == nil {
-		priced = s.prices()
-	}
 	var draft *prices
 	if s.Drafter != nil {
 		draft = newPrices(s.Drafter, 0, false)
@@ -148,7 +165,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	blocksOf := func(tokens float64) float64 { return float64(r.of(int(tokens))) }
 	for i := range decode + prefill {
 		one := &replica{server: s, index: i, front: front, cache: occupancy{blocks: float64(r.blocks), expect: expectFirst, of: blocksOf}}
-		one.instance = instance{rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: priced, draft: draft, room: r,
+		one.instance = instance{rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: o.priced, draft: draft, pace: o.pace, room: r,
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), pipe: s.pipeline(),
 			random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)), only: i >= decode, longest: c.longest}
 		one.stopped = -analytic.Window

@@ -200,7 +200,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
-	o := serving.Options{Warmup: s.warmup, Seed: s.seed}
+	o := serving.Options{Warmup: s.warmup, Seed: s.seed, Intervals: true}
 	if o.SLO, err = s.objectives(); err != nil {
 		return err
 	}

@@ -190,10 +190,14 @@ func (r *Run) source() serving.Source {
 type Figure struct {
 	Name                string // "ttft", "tpot", "e2e" with "mean", "p50", "p90" or "p99", or "requests_s"
 	Observed, Predicted float64
+	Within              *serving.Ends // 90 % interval of the prediction; nil of means and rates, which have none
 }
 
 // Error is predicted over observed, less 1.
 func (f *Figure) Error() float64 { return f.Predicted/f.Observed - 1 }
+
+// Inside reports whether what was observed lies in the interval.
+func (f *Figure) Inside() bool { return f.Within.Low <= f.Observed && f.Observed <= f.Within.High }
 
 // A Scored is a run with its figures.
 type Scored struct {
@@ -220,7 +224,7 @@ var scoredTimes = []struct {
 func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
 	var predicted [3][]float64
 	var end unit.Seconds
-	_, err := serving.Simulate(ctx, s, r.source(), serving.Options{InEngine: r.InEngine, Each: func(q *serving.Record) {
+	result, err := serving.Simulate(ctx, s, r.source(), serving.Options{InEngine: r.InEngine, Intervals: true, Each: func(q *serving.Record) {
 		add(&predicted, q.TTFT(), q.E2E(), q.Request.Gen)
 		end = max(end, q.Last)
 	}})
@@ -244,11 +248,16 @@ func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
 		slices.Sort(predicted[i])
 		slices.Sort(observed[i])
 		for _, q := range scoredTimes {
-			scored.Figures = append(scored.Figures, Figure{name + "_" + q.name, at(observed[i], q.percentile), at(predicted[i], q.percentile)})
+			f := Figure{Name: name + "_" + q.name, Observed: at(observed[i], q.percentile), Predicted: at(predicted[i], q.percentile)}
+			if x := result.Interval(name, q.percentile/100); x != nil {
+				whole := x.Whole()
+				f.Within = &serving.Ends{Low: whole.Low * f.Predicted, High: whole.High * f.Predicted}
+			}
+			scored.Figures = append(scored.Figures, f)
 		}
 	}
 	n := float64(len(r.Requests))
-	scored.Figures = append(scored.Figures, Figure{"requests_s", n / float64(last), n / float64(end)})
+	scored.Figures = append(scored.Figures, Figure{Name: "requests_s", Observed: n / float64(last), Predicted: n / float64(end)})
 	return scored, nil
 }
 
@@ -280,6 +289,19 @@ func Median(all []*Scored, name string) float64 {
 		return math.NaN()
 	}
 	return stats.Median(off)
+}
+
+// Coverage is the share of the runs whose figure lies in the interval of its prediction; NaN where no run has one.
+func Coverage(all []*Scored, name string) float64 {
+	inside, n := 0.0, 0.0
+	for _, s := range all {
+		if f := s.Figure(name); f != nil && f.Within != nil {
+			if n++; f.Inside() {
+				inside++
+			}
+		}
+	}
+	return inside / n
 }
 
 // engineOf is the engine that a server is simulated as: what does not say its kind schedules as vLLM does.

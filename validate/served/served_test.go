@@ -82,7 +82,7 @@ func server(t *testing.T, r *served.Run) *serving.Server {
 func TestScore(t *testing.T) {
 	runs, err := served.Runs()
 	testkit.Must(t, err)
-	all := map[string][]*served.Scored{}
+	all, inside := map[string][]*served.Scored{}, 0.0
 	for i := range runs {
 		r := &runs[i]
 		scored, err := r.Score(t.Context(), server(t, r))
@@ -96,6 +96,19 @@ func TestScore(t *testing.T) {
 				t.Errorf("%s: %s is %.1f %% off", r.Name, name, 100*off)
 			}
 		}
+	}
+	var every []*served.Scored
+	for _, of := range all {
+		every = append(every, of...)
+	}
+	for _, name := range []string{"ttft_p50", "ttft_p90", "ttft_p99", "tpot_p50", "tpot_p90", "tpot_p99", "e2e_p50", "e2e_p90", "e2e_p99"} {
+		inside += served.Coverage(every, name) / 9
+		if got := served.Coverage(every, name); got < 0.8 {
+			t.Errorf("%s: %.1f %% of the runs are within the interval", name, 100*got)
+		}
+	}
+	if inside < 0.8 || inside > 0.97 {
+		t.Errorf("%.1f %% of all percentiles are within their intervals, want 80 to 97", 100*inside)
 	}
 	for _, engine := range []string{"vllm", "sglang"} {
 		for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {

@@ -38,11 +38,15 @@ func (s *Servers) Page() *render.Document {
 		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(f string) *float64 { return errorOf(x, f) })
 	}
 	for _, g := range s.groups() {
-		row(render.Total, g.name, "", "", func(f string) *float64 { return finite(served.Median(g.all, f)) })
+		row(render.Total, "median, "+g.name, "", "", func(f string) *float64 { return finite(served.Median(g.all, f)) })
+	}
+	for _, g := range s.groups() {
+		row(render.Total, "inside, "+g.name, "", "", func(f string) *float64 { return finite(served.Coverage(g.all, f)) })
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured",
 		Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
-			"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
+			"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the " +
+				"absolute error, and the share of the runs that lie in the 90 % interval of their simulation.",
 			"vLLM 0.25.1 and SGLang 0.5.14 on an H200 and on H100s were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, " +
 				"vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 " +
 				"are those of LLMServingSim (MIT).",
@@ -102,9 +106,9 @@ func (s *Servers) groups() []serverGroup {
 	names := engine.Names()
 	groups := make([]serverGroup, len(names), len(names)+2)
 	for i, name := range names {
-		groups[i].name = "median, this project's " + engine.Title(name)
+		groups[i].name = "this project's " + engine.Title(name)
 	}
-	groups = append(groups, serverGroup{name: "median, this project's others"}, serverGroup{name: "median, logs of others"})
+	groups = append(groups, serverGroup{name: "this project's others"}, serverGroup{name: "logs of others"})
 	for _, x := range s.All {
 		i := slices.Index(names, x.Run.Engine)
 		switch l := x.Run.Licence; {
@@ -121,11 +125,15 @@ func (s *Servers) groups() []serverGroup {
 // Table is the comparison for spreadsheets, a row a figure.
 func (s *Servers) Table() *render.Table {
 	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "pp", "dp", "ep", "load", "figure", "observed", "predicted", "error",
-		"source", "licence")
+		"low", "high", "source", "licence")
 	for _, x := range s.All {
 		for _, f := range x.Figures {
+			var low, high any
+			if f.Within != nil {
+				low, high = f.Within.Low, f.Within.High
+			}
 			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(),
-				f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
+				f.Name, f.Observed, f.Predicted, f.Error(), low, high, x.Run.Source, x.Run.Licence)
 		}
 	}
 	return t
@@ -136,6 +144,7 @@ type ServersDocument struct {
 	Schema string         `json:"schema"`
 	Runs   []serverRun    `json:"runs"`
 	Median []serverMedian `json:"median_error"`
+	Inside []serverInside `json:"coverage"`
 }
 
 type serverRun struct {
@@ -155,14 +164,21 @@ type serverRun struct {
 }
 
 type serverPair struct {
-	Observed  float64 `json:"observed"`
-	Predicted float64 `json:"predicted"`
-	Error     float64 `json:"error"`
+	Observed  float64  `json:"observed"`
+	Predicted float64  `json:"predicted"`
+	Error     float64  `json:"error"`
+	Low       *float64 `json:"low"` // null of means and rates
+	High      *float64 `json:"high"`
 }
 
 type serverMedian struct {
 	Group  string             `json:"group"`
 	Errors map[string]float64 `json:"errors"`
+}
+
+type serverInside struct {
+	Group  string             `json:"group"`
+	Shares map[string]float64 `json:"shares"`
 }
 
 // Document is the comparison for programs.
@@ -172,19 +188,26 @@ func (s *Servers) Document() *ServersDocument {
 		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP,
 			x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
 		for _, f := range x.Figures {
-			r.Figures[f.Name] = serverPair{f.Observed, f.Predicted, f.Error()}
+			pair := serverPair{Observed: f.Observed, Predicted: f.Predicted, Error: f.Error()}
+			if f.Within != nil {
+				pair.Low, pair.High = &f.Within.Low, &f.Within.High
+			}
+			r.Figures[f.Name] = pair
 		}
 		d.Runs = append(d.Runs, r)
 	}
 	for _, g := range s.groups() {
-		m := serverMedian{g.name, map[string]float64{}}
+		m, inside := serverMedian{"median, " + g.name, map[string]float64{}}, serverInside{g.name, map[string]float64{}}
 		for _, x := range g.all {
 			for i := range x.Figures {
 				name := x.Figures[i].Name
 				m.Errors[name] = served.Median(g.all, name)
+				if x.Figures[i].Within != nil {
+					inside.Shares[name] = served.Coverage(g.all, name)
+				}
 			}
 		}
-		d.Median = append(d.Median, m)
+		d.Median, d.Inside = append(d.Median, m), append(d.Inside, inside)
 	}
 	return d
 }

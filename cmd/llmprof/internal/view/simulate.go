@@ -77,8 +77,16 @@ func LoadName(l *serving.Load) string {
 	return fmt.Sprintf("%g/s", l.Arrival.Rate)
 }
 
-// quantiles are the figures of a distribution that the page and the table have.
-var quantiles = []named[float64]{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
+// quantiles are the figures of a distribution that the page and the table have: those of which there are intervals.
+var quantiles = func() (all []named[float64]) {
+	for _, share := range serving.Percentiles {
+		all = append(all, named[float64]{fmt.Sprintf("p%.0f", 100*share), share})
+	}
+	return all
+}()
+
+// labels are the names of the distributions.
+var labels = [...]string{"TTFT", "TPOT", "ITL", "E2E"}
 
 // sketches are the distributions of TTFT, TPOT, ITL and E2E.
 func sketches(r *serving.Result) []*serving.Sketch {
@@ -88,7 +96,11 @@ func sketches(r *serving.Result) []*serving.Sketch {
 // Page is the result for people.
 func (s *Simulation) Page() *render.Document {
 	d := &render.Document{Title: fmt.Sprintf("%s under load on %d × %s", s.Deployment.Model.Name, gpusOf(s.Server), s.Deployment.GPU.Name)}
-	d.Blocks = append(d.Blocks, render.Fields{Rows: s.head()}, s.latencies(), s.rates())
+	d.Blocks = append(d.Blocks, render.Fields{Rows: s.head()}, s.latencies())
+	if t := s.intervals(); len(t.Rows) > 0 {
+		d.Blocks = append(d.Blocks, t)
+	}
+	d.Blocks = append(d.Blocks, s.rates())
 	if knee, ok := s.Knee(); ok {
 		d.Blocks = append(d.Blocks, render.Fields{Rows: []render.Field{{Name: "knee", Lines: []string{knee}}}})
 	}
@@ -159,7 +171,6 @@ func (s *Simulation) latencies() render.Table {
 	for _, q := range quantiles {
 		t.Columns = append(t.Columns, render.Column{Title: q.name})
 	}
-	labels := []string{"TTFT", "TPOT", "ITL", "E2E"}
 	for _, p := range s.Points {
 		for i, k := range sketches(p.Result) {
 			name := ""
@@ -171,6 +182,31 @@ func (s *Simulation) latencies() render.Table {
 				cells = append(cells, as[unit.Seconds](finite(k.Quantile(q.of))))
 			}
 			t.Add(cells...)
+		}
+	}
+	return t
+}
+
+// intervals is where percentiles lie, all of them of one load, and the median and the 99th of several.
+func (s *Simulation) intervals() render.Table {
+	t := render.Table{Title: "90 % intervals, and by how many % each cause alone changes the percentile", Columns: []render.Column{
+		{Title: "load", Left: true}, {Title: "time", Left: true}, {Title: "low"}, {Title: "high"}, {Title: "constants"}, {Title: "host"},
+		{Title: "seed"},
+	}}
+	part := func(e serving.Ends) string { return fmt.Sprintf("%+.0f %+.0f", 100*(e.Low-1), 100*(e.High-1)) }
+	for _, p := range s.Points {
+		name := p.Name
+		for i, k := range sketches(p.Result) {
+			for j, q := range quantiles {
+				if p.Result.Intervals == nil || k.N == 0 || len(s.Points) > 1 && j%3 > 0 {
+					continue
+				}
+				x, at := &p.Result.Intervals[i][j], k.Quantile(q.of)
+				whole := x.Whole()
+				t.Add(name, labels[i]+" "+q.name, unit.Seconds(at*whole.Low), unit.Seconds(at*whole.High), part(x.Constants), part(x.Host),
+					part(x.Seed))
+				name = ""
+			}
 		}
 	}
 	return t

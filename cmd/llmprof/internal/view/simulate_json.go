@@ -1,6 +1,8 @@
 package view
 
 import (
+	"strings"
+
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/serving"
 )
@@ -104,6 +106,29 @@ type sketchJSON struct {
 	P90  float64 `json:"p90"`
 	P95  float64 `json:"p95"`
 	P99  float64 `json:"p99"`
+
+	Intervals *percentilesJSON `json:"intervals"` // null where there are none, as of what was interrupted
+}
+
+// A percentilesJSON is the 90 % intervals of percentiles, in seconds.
+type percentilesJSON struct {
+	P50 uncertainJSON `json:"p50"`
+	P90 uncertainJSON `json:"p90"`
+	P95 uncertainJSON `json:"p95"`
+	P99 uncertainJSON `json:"p99"`
+}
+
+// An uncertainJSON is the ends of an interval, and those that each of the causes leaves alone.
+type uncertainJSON struct {
+	endsJSON
+	Constants endsJSON `json:"constants"`
+	Host      endsJSON `json:"host"`
+	Seed      endsJSON `json:"seed"`
+}
+
+type endsJSON struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
 }
 
 // A RecordJSON is what became of one request.
@@ -157,7 +182,7 @@ func (s *Simulation) Document() *SimulationDocument {
 
 func (s *Simulation) simulated(r *serving.Result) simulated {
 	j := simulated{
-		TTFT: sketchOf(&r.TTFT), TPOT: sketchOf(&r.TPOT), ITL: sketchOf(&r.ITL), E2E: sketchOf(&r.E2E),
+		TTFT: sketchOf(r, 0), TPOT: sketchOf(r, 1), ITL: sketchOf(r, 2), E2E: sketchOf(r, 3),
 		Generated: r.Throughput(), Requests: r.Rate(), Completed: r.Completed, Counted: r.Counted(), Refused: r.Refused, Preempted: r.Preempted,
 		Duration: float64(r.Duration), Steps: r.Steps, Running: r.MeanRunning, Utilization: r.Busy, KV: r.MeanCache,
 		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy),
@@ -175,11 +200,29 @@ func (s *Simulation) simulated(r *serving.Result) simulated {
 	return j
 }
 
-func sketchOf(k *serving.Sketch) *sketchJSON {
+// sketchOf is one of the distributions of a result.
+func sketchOf(r *serving.Result, i int) *sketchJSON {
+	k := sketches(r)[i]
 	if k.N == 0 {
 		return nil
 	}
-	return &sketchJSON{k.Mean(), k.Quantile(0.5), k.Quantile(0.9), k.Quantile(0.95), k.Quantile(0.99)}
+	var at [len(serving.Percentiles)]float64
+	for j, share := range serving.Percentiles {
+		at[j] = k.Quantile(share)
+	}
+	s := &sketchJSON{k.Mean(), at[0], at[1], at[2], at[3], nil}
+	if r.Intervals != nil {
+		s.Intervals = &percentilesJSON{}
+		for j, to := range [...]*uncertainJSON{&s.Intervals.P50, &s.Intervals.P90, &s.Intervals.P95, &s.Intervals.P99} {
+			*to = intervalOf(&r.Intervals[i][j], at[j])
+		}
+	}
+	return s
+}
+
+func intervalOf(x *serving.Interval, at float64) uncertainJSON {
+	ends := func(e serving.Ends) endsJSON { return endsJSON{e.Low * at, e.High * at} }
+	return uncertainJSON{ends(x.Whole()), ends(x.Constants), ends(x.Host), ends(x.Seed)}
 }
 
 // Table is the simulation for spreadsheets, a row a load.
@@ -188,6 +231,15 @@ func (s *Simulation) Table() *render.Table {
 	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
 		for _, q := range []string{"mean", "p50", "p90", "p95", "p99"} {
 			columns = append(columns, k+"_"+q+"_s="+k+"_s."+q)
+		}
+	}
+	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
+		for _, q := range []string{"p50", "p90", "p95", "p99"} {
+			for _, part := range []string{"", "constants.", "host.", "seed."} {
+				for _, end := range []string{"low", "high"} {
+					columns = append(columns, k+"_"+q+"_"+strings.ReplaceAll(part, ".", "_")+end+"_s="+k+"_s.intervals."+q+"."+part+end)
+				}
+			}
 		}
 	}
 	return flat(s.Document().Points, append(columns, "generated_tok_s", "requests_s", "goodput_s", "completed", "counted", "refused",
