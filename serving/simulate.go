@@ -69,9 +69,6 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	if o.priced == nil {
-		o.priced = s.prices()
-	}
 	again := &recorded{Source: source}
 	if o.Intervals {
 		again.begin()
@@ -152,6 +149,9 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	if o.pace != nil {
 		front = front.paced(o.pace.Host)
+	}
+	if o.priced == nil {
+		o.priced = s.prices()
 	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, replicas: replicas{turns: map[*replica]int{}}}
 	c.arrivals.toClient, front.sums = c.sent, o.sums

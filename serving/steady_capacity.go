@@ -26,16 +26,11 @@ func (f *flow) capacity() Capacity {
 	if f.largest.Rate > 0 {
 		return f.largest
 	}
-	w, steps := f.full(fewGenerations)
+	w, rate := f.full(fewGenerations, fewestFull)
 	if w.sums.preempted > 0 { // groups of sequences that began together form slowly
-		w, steps = f.full(manyGenerations)
+		w, rate = f.full(manyGenerations, fewestFull)
 	}
-	time := w.now - w.sums.begin
-	c := Capacity{Running: f.most / int(f.peers), Rate: w.sums.firsts / time}
-	if steps > 0 {
-		c.Rate = w.sums.gained / steps / time
-	}
-	c.Bound = f.bound(w)
+	c := Capacity{Running: f.most / int(f.peers), Rate: rate, Bound: f.bound(w)}
 	if most := f.peers / f.front.load(1, f.gen/2); most < c.Rate { // tokens that wait are sent together
 		c.Rate, c.Bound = most, "API server"
 	}
@@ -45,10 +40,31 @@ func (f *flow) capacity() Capacity {
 	return c
 }
 
-// full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the mean steps of
-// an answer.
-func (f *flow) full(generations int) (w *path, steps float64) {
-	n := min(max(generations*f.most, fewestFull), mostJobs)
+// A rough capacity is that of the path of fewer sequences, which is off by less than the factor roughly.
+const (
+	roughGenerations, roughFull = 2, 400
+
+	roughly = 1.4
+)
+
+// exceeds reports whether a rate is certainly more than the largest that is stable. It takes a part of what the capacity does.
+func (f *flow) exceeds(rate float64) bool { return rate > roughly*f.about() }
+
+// about is the rough capacity, or the capacity where that is known.
+func (f *flow) about() float64 {
+	if f.largest.Rate > 0 {
+		return f.largest.Rate
+	}
+	if f.rough == 0 {
+		_, f.rough = f.full(roughGenerations, roughFull)
+	}
+	return f.rough
+}
+
+// full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the rate at which
+// they are answered.
+func (f *flow) full(generations, fewest int) (w *path, rate float64) {
+	n, steps := min(max(generations*f.most, fewest), mostJobs), 0.0
 	all := f.drawJobs(n)
 	defer jobBuffers.Put(all)
 	ages := rand.New(rand.NewPCG(2, 2))
@@ -61,7 +77,11 @@ func (f *flow) full(generations int) (w *path, steps float64) {
 	}
 	w = f.newPath(*all)
 	w.follow(n / 2)
-	return w, steps
+	rate = w.sums.firsts
+	if steps > 0 {
+		rate = w.sums.gained / steps
+	}
+	return w, rate / (w.now - w.sums.begin)
 }
 
 // bound is what requests of a full server wait for most often.
