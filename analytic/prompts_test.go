@@ -74,10 +74,30 @@ func TestLongerPromptsTakeNoLess(t *testing.T) {
 	}
 }
 
+// TestLastTokenOfPrompts holds that prompts of which the cache has all but one token take no longer than those of which it lacks two: they
+// are no decode step, beside which the host works for each sequence.
+func TestLastTokenOfPrompts(t *testing.T) {
+	c := testCase(t, "distilgpt2", "tpu-v7x-192gb", 1, 1)
+	c.Machine = newDraw(t, 0).machine(c.Machine.GPU, "vllm")
+	p := prepared(t, c)
+	for _, batch := range []int{1, 100, 1000, 9939} {
+		one, err := p.Predict(&analytic.Workload{Batch: batch, PromptLen: 7, CachedPrefix: 6, GenLen: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := p.Predict(&analytic.Workload{Batch: batch, PromptLen: 8, CachedPrefix: 6, GenLen: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one.TTFT.Expected > two.TTFT.Expected || one.TTFT.High > two.TTFT.High {
+			t.Errorf("batch %d: TTFT is %+v with one token to compute, %+v with two", batch, one.TTFT, two.TTFT)
+		}
+	}
+}
+
 // A threshold is what an engine chooses for the steps of a prompt by thresholds of its own: tiles of known sizes, whose empty rows may take
-// longer than rows of data, the kernels of decode steps for a last chunk of one token, and how many prompts share a step
-// (docs/operator-tables.md); and how ranks sum, since the
-// laws of the two ways are off by other shares.
+// longer than rows of data, and how many prompts share a step (docs/operator-tables.md); and how ranks sum, and whether chunks have one
+// token, since the laws of those are off by other shares.
 type threshold struct{ kernels, sums string }
 
 func thresholds(p *analytic.Predictor, w *analytic.Workload) (all threshold) {
@@ -85,7 +105,8 @@ func thresholds(p *analytic.Predictor, w *analytic.Workload) (all threshold) {
 		if r.Steps == 0 {
 			continue
 		}
-		all.kernels += fmt.Sprint(r.First.Decode(), r.First.Batch)
+		all.kernels += fmt.Sprint(r.First.Batch)
+		all.sums += fmt.Sprint(r.First.New == 1)
 		p.Walk(&r.First, func(l *analytic.Lowering, _ []roofline.Cost) {
 			for i := range l.Kernels {
 				switch k := &l.Kernels[i]; {

@@ -164,7 +164,7 @@ func (t *Steadies) Idle() *Steady {
 // fewIdle is how many requests are followed that meet no other.
 const fewIdle = 64
 
-// An overload is that so many replicas of one kind cannot answer a rate. Most that a search meets are shown nowhere, and the largest rate is
+// An overload is that so many replicas of one kind cannot answer a rate. Most that a search meets are shown nowhere. The largest rate is
 // worked out for those that are.
 type overload struct {
 	flow     *flow

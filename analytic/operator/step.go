@@ -16,6 +16,7 @@ type Step struct {
 
 	EPTokens float64 // tokens of all replicas that share the experts; 0 if each replica has as many as this one
 
+	Prompt  bool    // the tokens are of prompts, even where each sequence adds one
 	Drafted bool    // speculative decoding: the New tokens are drafted ones, which a decode step verifies
 	Groups  []Group // groups of sequences, whose means New, Past and Logits are then; nil if all sequences are alike
 }
@@ -24,8 +25,8 @@ type Step struct {
 func (s *Step) Decode() bool { return s.splitsKeys() && s.Past > 0 }
 
 // splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), because
-// there are too few queries to fill it. A prompt of one token has the kernels of longer ones.
-func (s *Step) splitsKeys() bool { return s.New == 1 && s.Past > 0 || s.Drafted }
+// there are too few queries to fill it. A prompt of one token, and a chunk of one, have the kernels of longer ones.
+func (s *Step) splitsKeys() bool { return s.New == 1 && s.Past > 0 && !s.Prompt || s.Drafted }
 
 // Tokens is the number of rows that every projection has.
 func (s *Step) Tokens() float64 { return s.Batch * s.New }

@@ -89,6 +89,7 @@ func (r *Rank) Prefill(w *Workload, budget int) (runs [2]Run) {
 	last := r.at(w, w.CachedPrefix+n*int(chunk))
 	full.Batch /= groups
 	last.Batch = full.Batch
+	full.Prompt, last.Prompt = true, true
 	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
 	if w.AllLogits {
 		full.Logits, last.Logits = full.New, last.New
