@@ -18,6 +18,9 @@ type Tail struct{ TTFT, TPOT, E2E unit.Seconds }
 // confirmRequests are as many as a 99th percentile takes to be within some percent.
 const confirmRequests = 2000
 
+// alikeWaves is how many waves of answers are enough where requests are alike.
+const alikeWaves = 32
+
 // Confirm simulates rows under the load, at the end of the interval that was asked for, and
 // holds their 99th percentiles to the targets: a row that misses them gets more replicas, as
 // long as the budget allows, and is left out where that does not help. Left says why.
@@ -115,8 +118,12 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 	if err != nil {
 		return t, err
 	}
-	fills := max(confirmRequests/10, 3*int(r.Running)) // requests until as many run as do in the steady state
-	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: confirmRequests + fills, Seed: 1}
+	count := confirmRequests
+	if n := q.Load.Concurrency; n > 0 && q.fixed() && r.Drafts == 0 {
+		count = min(count, alikeWaves*n) // answers of equal requests come in waves, which are soon the same
+	}
+	fills := max(count/10, 3*int(r.Running)) // requests until as many run as do in the steady state
+	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: count + fills, Seed: 1}
 	load.Arrival = serving.Arrival{Kind: "poisson", Rate: q.rate() * r.slower}
 	if n := q.Load.Concurrency; n > 0 {
 		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}

@@ -72,7 +72,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 
 // simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine
 // alike.
-const simulatedEvents = 2_000_000
+const simulatedEvents = 1_500_000
 
 // gather ranks what was found on all cards.
 func gather(q *Request, found []search) *Result {

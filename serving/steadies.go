@@ -151,6 +151,7 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 	}
 	if st, err = t.flow.complete(st, st.Rate*t.flow.units(l.Replicas), l.Replicas); err == nil {
 		st.Capacity, err = t.Capacity(l)
+		st.Capacity.Rate = max(st.Capacity.Rate, st.Rate) // clients that come back together may fill steps better than any that come at random
 	}
 	return st, err
 }
@@ -158,7 +159,7 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
 func (t *Steadies) Idle() *Steady {
 	t.flow.behindRouter(1)
-	return t.flow.sample(1e-6, fewIdle)
+	return t.flow.sample(1e-6, t.flow.bounded(fewIdle))
 }
 
 // fewIdle is how many requests are followed that meet no other.

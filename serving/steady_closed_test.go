@@ -182,3 +182,17 @@ func busyServer(t *testing.T, random *rand.Rand) (s *Server, what string, prompt
 		}
 	}
 }
+
+// Clients answer no more than is said to be the most: those that come back together fill steps better than requests that come at random.
+func TestClientsWithinCapacity(t *testing.T) {
+	for _, x := range []struct {
+		scheduler string
+		prompt    int
+	}{{"sglang", 3000}, {"llama.cpp", 700}, {"vllm-2024", 5000}} {
+		st, err := server(t, "llama3.1-8b", "h100", 1, x.scheduler).SteadyConcurrency(127, Fixed(x.prompt), Fixed(2))
+		testkit.Must(t, err)
+		if st.Rate > st.Capacity.Rate {
+			t.Errorf("%s: 127 clients get %g answers a second of at most %g", x.scheduler, st.Rate, st.Capacity.Rate)
+		}
+	}
+}

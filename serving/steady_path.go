@@ -21,13 +21,17 @@ import (
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.capacity().Rate
 	few := 1 + seldom/float64(f.most)
-	n := min(fewestJobs*few*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs)
-	steps := math.Ceil(f.uncached.mean / float64(max(f.server.Scheduler.Budget, 1))) // of a prompt
-	return int(min(n, max(mostPromptSteps/steps, leastJobs)))
+	return f.bounded(fewestJobs * few * (1 + f.spread) * (1 + f.spread) / max(idle, 1e-3))
 }
 
-// mostPromptSteps bounds how long a path is where a prompt takes very many steps: fewer requests are followed then, and leastJobs at least.
-const mostPromptSteps, leastJobs = 2e6, 100
+// bounded is how many of so many requests are followed: fewer where a prompt takes very many steps.
+func (f *flow) bounded(n float64) int {
+	steps := math.Ceil(f.uncached.mean / float64(max(f.server.Scheduler.Budget, 1))) // of a prompt
+	return int(min(n, mostJobs, max(mostPromptSteps/steps, leastJobs)))
+}
+
+// mostPromptSteps bounds the steps with prompts of a path, unless these are of leastJobs prompts.
+const mostPromptSteps, leastJobs = 1e6, 10
 
 // seldom is how many sequences run at once where as many requests again as elsewhere are followed.
 const seldom = 10

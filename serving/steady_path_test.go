@@ -95,3 +95,17 @@ func TestEqualPromptsArePriced(t *testing.T) {
 		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.costs(1).prompts.at(tokens).Time), float64(f.pass(1, tokens).Time), 1e-9)
 	}
 }
+
+// A path has a bounded number of steps however many a prompt takes, that of a full server too.
+func TestPathOfManyPromptSteps(t *testing.T) {
+	s := server(t, "qwen3-8b", "h200", 1, "vllm")
+	s.Scheduler.Budget = 1
+	f := s.queue(t, Fixed(30000), Fixed(16))
+	w, _ := f.full(fewGenerations, fewestFull)
+	if got := len(w.jobs) * 30000; got > 2*mostPromptSteps {
+		t.Errorf("the path of a full server has %d steps with prompts", got)
+	}
+	if got := f.jobs(f.capacity().Rate/2) * 30000; got > 2*mostPromptSteps {
+		t.Errorf("a path has %d steps with prompts", got)
+	}
+}
