@@ -15,7 +15,7 @@ type expertWork struct {
 	calls, called float64 // Python calls of a kernel of products, and of each launch of it
 	// Kernels beside both grouped GEMMs of a layer, whose times operator tables include but which the host launches one by one.
 	helpers float64
-	mapping float64 // launches that tell a rank's own experts from others
+	mapping float64 // launches between the choice of experts and their products that the tables do not have, as those of ranks of EP
 }
 
 // routingKernels are kernels that route the tokens of a layer to its experts, and sum the results.
@@ -28,6 +28,26 @@ func plainHost(l *analytic.Lowering, o *operator.Op) expertWork {
 	work := expertWork{routing: 1, called: 1, helpers: routingKernels + 1}
 	if o.Format != l.Step.Scheme.Stream() {
 		work.helpers += 2
+	}
+	return work
+}
+
+// tritonHost is plainHost, but for OpenAI's Triton kernels, which run experts in MXFP4 on Hopper. They take two calls each, of the function
+// that prepares the kernel and of Triton's launcher: four kernels of the routing (top-k, rows of the bit matrix, and two that sort), two
+// GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b shows that these seven take the host 34 times the launch of a
+// compiled kernel (experiments/h100-vllm-ep).
+//
+// A rank of EP finds its own experts by further kernels, where other ranks take the choice of experts as it is: the choice is widened,
+// mapped and narrowed; a bit matrix is cleared and packed; the weights of other ranks' experts are masked by a comparison, a constant and
+// a selection; and sums are cleared (triton_kernel_moe_forward and make_routing_data of gpt_oss_triton_kernels_moe.py).
+var tritonHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWork {
+	if !tritonMXFP4(l.GPU, o.Scheme) {
+		return plainHost(l, o)
+	}
+	const routing = 4
+	work := expertWork{routing: 2 * routing, calls: 2, called: 2, helpers: routing + 1}
+	if l.Step.Par.EP > 1 {
+		work.mapping = 9
 	}
 	return work
 }

@@ -39,6 +39,8 @@ var sglang = Engine{
 	releases: releases{timed: []string{"0.5.14"}, spread: 0.24, patches: []patch{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
 			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
+		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "moe_runner/triton_utils/configs " +
+			"of the wheels of 0.5.16 to 0.5.23", apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
 		{from: version{0, 5, 20}, what: "FlashInfer runs gated delta nets over prompts on Hopper", source: "flashinfer_gdn_prefill_default of " +
 			"gdn_backend.py and triton_gdn_fused_proj.py of 0.5.23; tables of vLLM 0.25.0", apply: sglangDelta},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
@@ -51,11 +53,12 @@ var sglang = Engine{
 	schedulers: []sized{sglangScheduler, {
 		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true}, sglangBudget,
 	}}, launch: sglangLaunch,
-	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024, tile: sglangTile,
+	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024,
+	tile: sglangTile(sglangTuned),
 	kernels: kernels{
 		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: unlessJoined(product), operator.Sampling: sampling(30),
 		operator.NonLinear: unlessJoined(lowerFused),
-		operator.TopK:      expertHost(plainHost).route, operator.ExpertProduct: expertHost(plainHost).productsOfAll,
+		operator.TopK:      sglangHost.route, operator.ExpertProduct: sglangHost.productsOfAll,
 		operator.ExpertNonLinear: activate,
 		operator.Shuffle:         sumsPrompts(gather), operator.Exchange: sumsPrompts(lowerFused),
 		operator.Conv: sglangScans.conv, operator.Scan: sglangScans.step, operator.ChunkedScan: sglangScans.scan,
@@ -95,6 +98,16 @@ func sglangDelta(e *Engine, _ version) {
 		return scanLaunches{beside: 8, moves: 10, calls: 2*2 + 2 + 4}
 	}}
 	e.kernels[operator.Scan], e.kernels[operator.ChunkedScan] = h.step, h.scan
+}
+
+// sglangHost is tritonHost. After the newer Triton kernels have sorted, four more kernels make the metadata of ragged tensors in two, divide
+// the order by the experts of a token, and gather the weights (routing of moe/topk.py, 0.5.14 to 0.5.23).
+var sglangHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWork {
+	work := tritonHost(l, o)
+	if tritonMXFP4(l.GPU, o.Scheme) {
+		work.mapping = 4
+	}
+	return work
 }
 
 // sumsPrompts is an exchange of tokens between replicas that passes the ring twice in prompts, as an all-reduce does: each replica has
@@ -225,9 +238,12 @@ func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) 
 // 1024, of 256 up to 4096, and of 512 beyond.
 var sglangPrompts = sizes{{32, 4}, {256, 16}, {512, 32}, {1024, 64}, {4096, 256}, {math.Inf(1), 512}}
 
-// sglangTuned has the grouped GEMMs in 16 bits for which SGLang 0.5.14 has a tuned configuration of its Triton kernel: inner widths by
-// the experts of a rank (names of the files below moe_runner/triton_utils/configs, of any version of Triton).
-var sglangTuned = map[string]map[float64][]float64{
+// A tunedShapes has inner widths of experts by the experts of a rank, of each GPU.
+type tunedShapes map[string]map[float64][]float64
+
+// sglangTuned has the grouped GEMMs in 16 bits for which SGLang 0.5.14 has a tuned configuration of its Triton kernel (names of the files
+// below moe_runner/triton_utils/configs, of any version of Triton).
+var sglangTuned = tunedShapes{
 	"h100-sxm-80gb": {
 		1: {3072}, 8: {1792, 2048, 3584, 4096, 7168}, 16: {1024, 1344, 1856, 2048, 2688}, 20: {2048}, 24: {1024},
 		32: {224, 448, 896, 928, 1792, 1856},
@@ -245,39 +261,50 @@ var sglangTuned = map[string]map[float64][]float64{
 	},
 }
 
-// sglangUntuned reports whether SGLang runs a grouped GEMM in 16 bits by its default tiles. On Hopper they reach half the rates of tuned
-// ones. The operator tables of other GPUs have too few tuned shapes to tell.
-func sglangUntuned(g *hardware.GPU, k *roofline.Kernel) bool {
-	s := &k.Shape
-	return hopper(g) && k.Scheme == roofline.Unquantized &&
-		!slices.Contains(sglangTuned[g.Key][s.Experts/max(1, s.Ranks)], s.N/max(1, s.Matrices))
+// sglangTunedSince has those of 0.5.23 besides. Qwen3.5's experts on an H200 came with 0.5.18.
+var sglangTunedSince = tunedShapes{
+	"h100-sxm-80gb":  {16: {1408}, 32: {768}},
+	"h200-sxm-141gb": {16: {4096}, 32: {4096}, 256: {512}, 512: {80, 160, 320}},
 }
 
-// sglangTile sets the tile of SGLang's grouped GEMMs. Its tiles of 64 rows load 32 inputs at a time, which are half of a line of 128 bytes,
-// and on boards with graphics memory some lines are gone before their other half is asked for: of an expert's weights the operator tables
-// have 0.44 read again on an L40S and 0.42 on an RTX PRO 6000, and on Hopper, between shapes with a tuned configuration, none that could be
-// told.
-func sglangTile(g *hardware.GPU, k *roofline.Kernel) {
-	if k.Class != roofline.GroupedGEMM {
-		return
-	}
-	padExperts(k, generatedPadding(g, k.Scheme))
-	if sglangUntuned(g, k) {
-		k.Scheme = roofline.Untuned
-	}
-	k.Tile.Rows = sglangExpertRows(g, k)
-	if k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && graphicsMemory(g) {
-		k.Reread = k.Work.Weights.Times(0.43)
+// untuned reports whether SGLang runs a grouped GEMM in 16 bits by its default tiles, for no table has its shape. On Hopper they reach half
+// the rates of tuned ones. The operator tables of other GPUs have too few tuned shapes to tell.
+func untuned(g *hardware.GPU, k *roofline.Kernel, tables ...tunedShapes) bool {
+	s := &k.Shape
+	return hopper(g) && k.Scheme == roofline.Unquantized && !slices.ContainsFunc(tables, func(t tunedShapes) bool {
+		return slices.Contains(t[g.Key][s.Experts/max(1, s.Ranks)], s.N/max(1, s.Matrices))
+	})
+}
+
+// sglangTile sets the tile of the grouped GEMMs of an SGLang with tuned configurations of sglangTuned and others. Its tiles of 64 rows load
+// 32 inputs at a time, which are half of a line of 128 bytes, and on boards with graphics memory some lines are gone before their other half
+// is asked for: of an expert's weights the operator tables have 0.44 read again on an L40S and 0.42 on an RTX PRO 6000, and on Hopper,
+// between shapes with a tuned configuration, none that could be told.
+func sglangTile(tuned tunedShapes) func(*hardware.GPU, *roofline.Kernel) {
+	return func(g *hardware.GPU, k *roofline.Kernel) {
+		if k.Class != roofline.GroupedGEMM {
+			return
+		}
+		padExperts(k, generatedPadding(g, k.Scheme))
+		if untuned(g, k, sglangTuned, tuned) {
+			k.Scheme = roofline.Untuned
+		}
+		k.Tile.Rows = sglangExpertRows(g, k)
+		if k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && graphicsMemory(g) {
+			k.Reread = k.Work.Weights.Times(0.43)
+		}
 	}
 }
 
 // sglangExpertRows is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on all GPUs but
 // Blackwell's of data centres, by the default that it takes for shapes without a tuned configuration (get_default_config of
-// fused_moe_triton_config.py), and of Marlin. A tuned configuration has tiles for each number of tokens.
+// fused_moe_triton_config.py), of OpenAI's Triton kernels, and of Marlin. A tuned configuration has tiles for each number of tokens.
 func sglangExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case dataCentreBlackwell(g):
 		return flashInferRows(g, k)
+	case tritonMXFP4(g, k.Scheme):
+		return ragged(k)
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
 	case g.Vendor != nvidia || k.Scheme != roofline.Untuned && (k.Scheme != roofline.Unquantized || hopper(g)):

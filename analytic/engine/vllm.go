@@ -38,7 +38,7 @@ var vllm = Engine{
 		{until: version{0, 20, 0}, what: "it takes 90 % of the memory", source: "gpu_memory_utilization of vllm/config/cache.py of 0.19",
 			apply: func(e *Engine, _ version) { e.profile.Utilization = taking(0.9) }},
 	}},
-	options:    map[string]func(*Engine){deepEP: deepEPOf(vllmHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
+	options:    map[string]func(*Engine){deepEP: deepEPOf(tritonHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
 	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, note: vllmNote,
 	images: map[string]string{"": "vllm/vllm-openai:latest", amd: "vllm/vllm-openai-rocm:latest", google: "vllm/vllm-tpu:latest"},
 	lower:  lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
@@ -46,7 +46,7 @@ var vllm = Engine{
 	// without it, for CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
 	kernels: kernels{
 		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: apart(product), operator.Sampling: sampling(30),
-		operator.TopK: vllmHost.route, operator.ExpertProduct: vllmHost.productsOfAll, operator.ExpertNonLinear: activate,
+		operator.TopK: tritonHost.route, operator.ExpertProduct: tritonHost.productsOfAll, operator.ExpertNonLinear: activate,
 		operator.Shuffle: gather, operator.Conv: vllmScans.conv, operator.Scan: vllmScans.step, operator.ChunkedScan: vllmScans.scan,
 	},
 }
@@ -199,26 +199,6 @@ func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
 	set.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, float64(tokens)) }
 	set.prompts = set.decodes
 	return &set, nil
-}
-
-// vllmHost is plainHost, but for OpenAI's Triton kernels, which run experts in MXFP4 on Hopper. They take two calls each, of the function
-// that prepares the kernel and of Triton's launcher: four kernels of the routing (top-k, rows of the bit matrix, and two that sort), two
-// GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b shows that these seven take the host 34 times the launch of a
-// compiled kernel (experiments/h100-vllm-ep).
-//
-// A rank of EP finds its own experts by further kernels, where other ranks take the choice of experts as it is: the choice is widened,
-// mapped and narrowed; a bit matrix is cleared and packed; the weights of other ranks' experts are masked by a comparison, a constant and
-// a selection; and sums are cleared (triton_kernel_moe_forward and make_routing_data of gpt_oss_triton_kernels_moe.py).
-var vllmHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWork {
-	if !tritonMXFP4(l.GPU, o.Scheme) {
-		return plainHost(l, o)
-	}
-	const routing = 4
-	work := expertWork{routing: 2 * routing, calls: 2, called: 2, helpers: routing + 1}
-	if l.Step.Par.EP > 1 {
-		work.mapping = 9
-	}
-	return work
 }
 
 // vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33). Beside the rule one kernel of Triton's splits,
