@@ -76,7 +76,8 @@ func kindOf(c roofline.Class) kernelKind {
 	switch c {
 	case roofline.GEMM, roofline.SkinnyGEMM, roofline.WGMMAGEMM, roofline.VectorGEMM:
 		return gemms
-	case roofline.AttentionPrefill, roofline.AttentionDecode, roofline.AttentionMMA, roofline.LatentPrefill, roofline.LatentDecode:
+	case roofline.AttentionPrefill, roofline.AttentionDecode, roofline.AttentionMMA, roofline.LatentPrefill, roofline.LatentDecode,
+		roofline.Index, roofline.IndexEntries, roofline.IndexBlocks, roofline.SparseAttention, roofline.SparseEntries, roofline.SparseBlocks:
 		return attentions
 	case roofline.GroupedGEMM, roofline.MoEDecode, roofline.MoEPrefill:
 		return experts
@@ -119,7 +120,7 @@ func (p *Predictor) caveatsOf() (all []caveat) {
 		switch {
 		case b.Scan != nil && !m.recurs(b.Scan):
 			name = "recurrences"
-		case b.Attention != nil && b.Attention.Indexer != nil:
+		case b.Attention != nil && b.Attention.Indexer != nil && !m.chooses(b.Attention):
 			name = "sparse attention"
 		}
 		if name != "" && !slices.Contains(mixers, name) {
@@ -132,7 +133,23 @@ func (p *Predictor) caveatsOf() (all []caveat) {
 
 // recurs reports whether an engine's kernels of a recurrence, over prompts and of one token, have constants of their own.
 func (m *Machine) recurs(s *models.Scan) bool {
-	return s.DeltaPerHead() && m.prices.Own(roofline.ScanCompute) && m.prices.Own(roofline.ScanStepMemory)
+	section := "scan"
+	if s.ChannelDecay {
+		section = "scan_channel"
+	}
+	return s.Kind == models.GatedDelta && m.prices.Own(roofline.ConstantOf(section+".compute")) && m.prices.Own(roofline.ScanStepMemory)
+}
+
+// chooses reports whether an engine's kernels of sparse attention, and of the choice of its keys, have constants of their own.
+func (m *Machine) chooses(a *models.Attention) bool {
+	section := "index"
+	switch {
+	case a.Compress > 0:
+		section = "index_entries"
+	case a.Latent == nil:
+		section = "index_blocks"
+	}
+	return m.prices.Own(roofline.ConstantOf(section + ".compute"))
 }
 
 // Unmeasured says of what nothing was measured that the estimates of a case rest on.

@@ -46,13 +46,30 @@ func decodeAttention(constants *[NumSchemes][]Constant) Law {
 	}
 }
 
+// Sparse attention, and the scores that choose its keys, do the work that there is, after a time of the small kernels that prepare it. A
+// query of attention reads its keys one block after the other.
+func sparse(constants *[NumSchemes][]Constant) Law {
+	return Law{
+		Equation: "fixed + blocks × tile + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)); without blocks of the scores",
+		List: func(t *Terms, k *Kernel, p *Peaks) {
+			c := of(constants, k.Scheme)
+			if t.once(k, p, c[compute], c[memory], c[fixed]); len(c) > tileOfSparse {
+				t.add(Fixed, c[tileOfSparse], k.Shape.Tiles)
+			}
+		},
+		Power: PowerAttention,
+	}
+}
+
 // A scan in chunks does a chunk's products at once, and hands the state from a chunk to the next, one after the other. A sequence waits
 // for that, while other sequences keep the GPU busy.
-var chunkedScan = Law{
-	Equation: "fixed + √((chunks × chunk)² + max(C, M)²), C = FLOPs / (compute × peak), M = bytes / (memory × bandwidth)",
-	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.once(k, p, ScanCompute, ScanMemory, ScanFixed)
-		t.add(Chain, ScanChunk, k.Shape.Tiles)
-	},
-	Power: PowerAttention,
+func chunkedScan(constants ...Constant) Law {
+	return Law{
+		Equation: "fixed + √((chunks × chunk)² + max(C, M)²), C = FLOPs / (compute × peak), M = bytes / (memory × bandwidth)",
+		List: func(t *Terms, k *Kernel, p *Peaks) {
+			t.once(k, p, constants[compute], constants[memory], constants[fixed])
+			t.add(Chain, constants[chunk], k.Shape.Tiles)
+		},
+		Power: PowerAttention,
+	}
 }

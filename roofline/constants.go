@@ -14,7 +14,7 @@ type Constant uint8
 const None Constant = 0
 
 // NumConstants is one more than the most constants that there can be.
-const NumConstants = 224
+const NumConstants = 252
 
 // table has the entries of the constants.
 var table []Info
@@ -245,6 +245,18 @@ var (
 	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
 	latentOf    = [NumSchemes][]Constant{Unquantized: defineLike("latent_attention", attentionOf[Unquantized]),
 		FP8: defineLike("latent_attention_fp8", attentionOf[FP8])}
+
+	// Those of scans whose states decay channel by channel.
+	channelScan = defineLike("scan_channel", append(attentionOf[Unquantized][:0:0], ScanCompute, ScanMemory, ScanFixed, ScanChunk))
+
+	// The constants of sparse attention by what its cache holds. A query reads its keys one block after the other.
+	chosen     = append(attentionOf[Unquantized][:ramp:ramp], AttentionTile)
+	sparseOf   = [NumSchemes][]Constant{Unquantized: defineLike("sparse", chosen), FP8: defineLike("sparse_fp8", chosen)}
+	entriesOf  = alike(defineLike("sparse_entries", chosen))
+	blocksOf   = alike(defineLike("sparse_blocks", chosen))
+	indexOf    = alike(defineLike("index", chosen[:tileOfSparse]))
+	indicesOf  = alike(defineLike("index_entries", chosen[:tileOfSparse]))
+	indexingOf = alike(defineLike("index_blocks", chosen[:tileOfSparse]))
 )
 
 // All lists the constants.

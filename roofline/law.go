@@ -108,7 +108,11 @@ var laws = [NumClasses]Law{
 	// Some engines copy keys and values for every query head. Attention reads those copies at another share of the bandwidth than it reads
 	// a cache without copies.
 	AttentionCopied: streaming("peak", AttentionCompute, AttentionCopies, AttentionFixed, PowerMemory),
-	LatentPrefill:   prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf), ChunkedScan: chunkedScan,
+	LatentPrefill:   prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf),
+	ChunkedScan:     chunkedScan(ScanCompute, ScanMemory, ScanFixed, ScanChunk),
+	ChannelScan:     chunkedScan(channelScan...),
+	SparseAttention: sparse(&sparseOf), SparseEntries: sparse(&entriesOf), SparseBlocks: sparse(&blocksOf),
+	Index: sparse(&indexOf), IndexEntries: sparse(&indicesOf), IndexBlocks: sparse(&indexingOf),
 	// No table has the recurrence of a state-space model over a prompt, so that constants of attention stand for it.
 	StateScan: streaming("peak", AttentionCompute, AttentionMemory, AttentionFixed, PowerAttention),
 	ScanStep:  streaming("vector peak", ElementwiseCompute, ScanStepMemory, ScanStepFixed, PowerMemory),

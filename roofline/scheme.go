@@ -67,6 +67,8 @@ const (
 	depth, quantize, row, exposed = 3, 4, 5, 6 // of a GEMM
 	permute, expert               = 3, 4       // of a grouped GEMM
 	ramp, tile                    = 3, 4       // of attention
+	tileOfSparse                  = 3          // of sparse attention
+	chunk                         = 3          // of a scan
 )
 
 // defineLike enters constants again in another section; each is replaced by its original where a calibration does not have it.
@@ -76,6 +78,14 @@ func defineLike(section string, first []Constant) (all []Constant) {
 		i := table[c]
 		i.Key, i.Optional, i.variants = section+"."+c.name(), true, nil
 		all = append(all, enter(i).insteadOf(c, leader))
+	}
+	return all
+}
+
+// alike is the same constants for every scheme.
+func alike(set []Constant) (all [NumSchemes][]Constant) {
+	for s := range all {
+		all[s] = set
 	}
 	return all
 }

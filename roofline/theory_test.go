@@ -22,8 +22,11 @@ var classes = [NumClasses]string{
 	VectorGEMM:       "vector GEMM: in FP32, by the vector units",
 	UnpackGEMM:       "unpacking GEMM: dequantizes its weights tile by tile (llama.cpp)",
 	AttentionPrefill: "attention, prefill", LatentPrefill: "latent attention, prefill", LatentDecode: "latent attention, decode",
-	ChunkedScan: "gated delta rule, prefill, in chunks", StateScan: "scan of a state-space model, prefill",
-	ScanStep: "gated delta rule, decode", Convolution: "causal convolution, prefill", ConvolutionStep: "causal convolution, decode",
+	Index: "choice of latent vectors", IndexEntries: "choice of compressed entries", IndexBlocks: "choice of blocks of keys",
+	SparseAttention: "sparse latent attention", SparseEntries: "attention to compressed entries", SparseBlocks: "attention to blocks of keys",
+	ChunkedScan: "gated delta rule, prefill, in chunks", ChannelScan: "gated delta rule with a decay a channel, prefill",
+	StateScan: "scan of a state-space model, prefill",
+	ScanStep:  "gated delta rule, decode", Convolution: "causal convolution, prefill", ConvolutionStep: "causal convolution, decode",
 	AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma",
 	AttentionCopied:  "attention over copies of the cache for every query head",
 	Elementwise:      "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans",
@@ -66,16 +69,23 @@ func between(t *testing.T, doc, mark, text string) string {
 	return head + "<!-- roofline: " + mark + " -->\n" + text + "<!-- end -->" + tail
 }
 
-// lawTable has a line for every law.
+// lawTable has a line for every law; classes in a row whose laws differ in their constants alone share one.
 func lawTable() string {
 	var b strings.Builder
 	b.WriteString("| kernel class | time | power |\n|---|---|---|\n")
+	names := ""
 	for c := range NumClasses {
+		names += classes[c]
+		if next := c + 1; next < NumClasses && laws[next].Equation == laws[c].Equation && laws[next].Power == laws[c].Power {
+			names += "; "
+			continue
+		}
 		power := "`" + laws[c].Power.String() + "`"
 		if laws[c].Power == None {
 			power = "–"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", classes[c], laws[c].Equation, power)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", names, laws[c].Equation, power)
+		names = ""
 	}
 	return b.String()
 }

@@ -26,11 +26,12 @@ type Engine struct {
 	title      string // name as its authors write it
 	mode       string // how it runs where another engine of the title runs otherwise
 	releases   releases
-	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
-	option     string                                                    // the one that it has; "" for none
-	schedulers []sized                                                   // its schedulers, the default first
-	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
-	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors
+	options    map[string]func(*Engine)                          // what its servers may be started with, by name
+	option     []string                                          // those that it has
+	captures   func(e *Engine, tokens float64)                   // sets the most tokens of CUDA graphs, 0 for none; nil where it cannot be set
+	schedulers []sized                                           // its schedulers, the default first
+	launch     func(*Deployment) *args                           // the command that starts a server; nil where none is known
+	images     map[string]string                                 // container images by vendor of GPUs, "" for other vendors
 	note       func(*models.Model, *operator.Parallelism) []unit.Warning // what is to be said of a split; nil for nothing
 
 	lower   func(*Engine, *analytic.Lowering) // makes the kernels of a part of a step
@@ -71,14 +72,12 @@ func names(of func(*Engine) bool) (list []string) {
 
 // Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0, and then an option, as +deepep.
 func Parse(name string) (analytic.Engine, error) {
-	for _, option := range options {
-		if at := len(name) - len(option) - 1; at > 0 && strings.EqualFold(name[at:], "+"+option) {
-			e, err := Parse(name[:at])
-			if err != nil {
-				return nil, err
-			}
-			return With(e, option)
+	if at := strings.LastIndex(name, "+"); at > 0 && isOption(strings.ToLower(name[at+1:])) {
+		e, err := Parse(name[:at])
+		if err != nil {
+			return nil, err
 		}
+		return With(e, strings.ToLower(name[at+1:]))
 	}
 	if name, release, given := strings.Cut(name, "@"); given {
 		e, err := Parse(name)
@@ -97,27 +96,42 @@ func Parse(name string) (analytic.Engine, error) {
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
 
-// options are what may end an engine's name after a +, and make it the engine with that option.
-var options = []string{deepEP, flashInferGEMM}
+// options are what may end an engine's name after a +, and make it the engine with that option. Graphs are followed by a number of tokens.
+var options = []string{deepEP, flashInferGEMM, eager, graphs + "512"}
 
-// With is an engine with an option that its servers were started with, as "deepep".
+// isOption reports whether a word is an option of some engine.
+func isOption(word string) bool { return slices.Contains(options, word) || captureSize(word) > 0 }
+
+// apply is what an option does to an engine; nil if the engine has no such option.
+func (e *Engine) apply(option string) func(*Engine) {
+	n := captureSize(option)
+	if e.captures == nil || n == 0 && option != eager {
+		return e.options[option]
+	}
+	return func(e *Engine) { e.captures(e, float64(n)) }
+}
+
+// With is an engine with a further option that its servers were started with, as "deepep".
 func With(from analytic.Engine, option string) (analytic.Engine, error) {
 	e, name := from.(*Engine), from.Profile().Name
-	switch apply := e.options[option]; {
-	case !slices.Contains(options, option):
-		return nil, fmt.Errorf("unknown option %.40q of %s; options are %s", option, name, strings.Join(options, " and "))
+	switch apply := e.apply(option); {
+	case !isOption(option):
+		return nil, fmt.Errorf("unknown option %.40q of %s; options are %s", option, name, strings.Join(options, ", "))
 	case apply == nil:
 		return nil, fmt.Errorf("%s+%s: only %s have the option", name, option,
-			strings.Join(names(func(e *Engine) bool { return e.options[option] != nil }), " and "))
-	case e.option != "":
-		return nil, fmt.Errorf("%s+%s: an engine has one option", name, option)
+			strings.Join(names(func(e *Engine) bool { return e.apply(option) != nil }), ", "))
+	case e.has(option):
+		return nil, fmt.Errorf("%s+%s: it has the option already", name, option)
 	default:
 		with := *e
-		with.option, with.profile.Name = option, name+"+"+option
+		with.option, with.profile.Name = append(slices.Clone(e.option), option), name+"+"+option
 		apply(&with)
 		return &with, nil
 	}
 }
+
+// has reports whether an engine has an option.
+func (e *Engine) has(option string) bool { return slices.Contains(e.option, option) }
 
 // ParseMode finds an engine by name and by how it ran, as a graph.
 func ParseMode(name, mode string) (analytic.Engine, error) {

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
@@ -11,6 +14,40 @@ import (
 // captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
 // is none.
 type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
+
+// eager is the option of servers that launch every kernel by itself, and graphs of those whose CUDA graphs have no more than so many tokens.
+const eager, graphs = "eager", "graphs"
+
+// captureSize is the tokens of the option graphs; 0 if a word is not that option.
+func captureSize(word string) int {
+	digits, ok := strings.CutPrefix(word, graphs)
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil || n < 1 || digits != strconv.Itoa(n) {
+		return 0
+	}
+	return n
+}
+
+// graphFlags adds the flags by which a server has the CUDA graphs that its engine was given.
+func (a *args) graphFlags(d *Deployment, eagerFlag, sizeFlag string) {
+	e := d.Engine.(*Engine)
+	a.when(e.has(eager), eagerFlag)
+	for _, option := range e.option {
+		a.above(sizeFlag, captureSize(option))
+	}
+}
+
+// WithGraphs is an engine with CUDA graphs of steps of up to so many tokens, as --max-cudagraph-capture-size of vLLM and --cuda-graph-max-bs of
+// SGLang have them.
+func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
+	e := from.(*Engine)
+	if e.captures == nil || tokens < 1 {
+		return nil, fmt.Errorf("graphs of steps of up to %d tokens: %s has no such setting, or it is less than 1", tokens, e.profile.Name)
+	}
+	set := *e
+	set.captures(&set, float64(tokens))
+	return &set, nil
+}
 
 // sizes are the sizes of CUDA graphs: multiples of Step tokens up to Most.
 type sizes []struct{ Most, Step float64 }

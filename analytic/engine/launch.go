@@ -89,7 +89,7 @@ func (d *Deployment) budget(s *sized) int {
 // runs reports whether the estimate is of an engine with an option.
 func (d *Deployment) runs(option string) bool {
 	e, ok := d.Engine.(*Engine)
-	return ok && e.option == option
+	return ok && e.has(option)
 }
 
 // stored reports whether the weights are those of the checkpoint.

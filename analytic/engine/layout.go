@@ -17,7 +17,7 @@ func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *operator.Pa
 		split = sharesWhole
 	}
 	switch own, _ := e.(*Engine); {
-	case !m.HasExperts() && own != nil && own.option == deepEP:
+	case !m.HasExperts() && own != nil && own.has(deepEP):
 		return fmt.Errorf("%s: %s has no experts to send tokens to", profile.Name, m.Name)
 	case !m.HasExperts():
 		return nil

@@ -156,17 +156,22 @@ func quantize(l *analytic.Lowering, i int) {
 	k.Work, k.Graphed = roofline.Work{Acts: stream.Bytes(values) + o.Format.Bytes(values)}, true
 }
 
-// joins adds the projection of latent attention's keys and values to the GEMM of its queries, which has the same inputs, and reports
-// whether there is one. All three engines load both as one matrix (fused_qkv_a_proj of vLLM, fused_qkv_a_proj_with_mqa of SGLang,
-// kv_a_proj_with_mqa of TensorRT-LLM).
+// joins adds a projection to an earlier GEMM of the block with the same inputs, and reports whether there is one. All three engines load
+// the projection of latent attention's keys and values as one matrix with that of its queries (fused_qkv_a_proj of vLLM,
+// fused_qkv_a_proj_with_mqa of SGLang, kv_a_proj_with_mqa of TensorRT-LLM). Those of sparse attention's indexers and compressors are joined
+// too, or run in streams beside it (wk_weights_proj and DeepSeek-V4's alt_streams).
 func joins(l *analytic.Lowering, i int) bool {
 	o := &l.Ops[i]
-	if o.Name != "kv_a_proj" {
+	if o.Name != "kv_a_proj" && (o.Block == nil || !sparse(o.Block.Attention) || o.Type != operator.Product) {
 		return false
 	}
-	for j := range l.Kernels {
+	for j := len(l.Kernels) - 1; j >= 0; j-- {
 		k := &l.Kernels[j]
-		if q := &l.Ops[k.Main]; k.Class == roofline.GEMM && q.Name == "q_a_proj" && q.Format == o.Format {
+		q := &l.Ops[k.Main]
+		if q.Type == operator.Attend || q.At != o.At {
+			return false // what follows has other inputs
+		}
+		if k.Class == roofline.GEMM && q.Type == operator.Product && q.Shape.K == o.Shape.K {
 			l.FuseInputs(k, i)
 			k.Work.Acts -= o.Format.Bytes(o.Shape.M * o.Shape.K)
 			k.Shape.N += o.Shape.N

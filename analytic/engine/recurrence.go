@@ -10,7 +10,7 @@ import (
 
 // recurrence is the class of the kernel of a recurrence, or of the convolution ahead of it.
 func recurrence(l *analytic.Lowering, o *operator.Op) roofline.Class {
-	delta := gatedDelta(o.Block)
+	delta := o.Block.Scan.Kind == models.GatedDelta
 	switch {
 	case o.Type == operator.Conv && l.Step.Decode():
 		return roofline.ConvolutionStep
@@ -20,8 +20,10 @@ func recurrence(l *analytic.Lowering, o *operator.Op) roofline.Class {
 		return roofline.ScanStep
 	case o.Type == operator.Scan:
 		return roofline.Elementwise
-	case delta:
+	case gatedDelta(o.Block):
 		return roofline.ChunkedScan
+	case delta:
+		return roofline.ChannelScan
 	}
 	return roofline.StateScan
 }

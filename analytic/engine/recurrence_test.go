@@ -76,6 +76,8 @@ func TestRecurrenceClasses(t *testing.T) {
 	}{
 		{"qwen3.5-9b", 256, []roofline.Class{roofline.Convolution, roofline.ChunkedScan}, []roofline.Class{roofline.StateScan}},
 		{"qwen3.5-9b", 1, []roofline.Class{roofline.ConvolutionStep, roofline.ScanStep}, []roofline.Class{roofline.Convolution}},
+		{"kimi-k3", 256, []roofline.Class{roofline.Convolution, roofline.ChannelScan}, []roofline.Class{roofline.ChunkedScan}},
+		{"kimi-k3", 1, []roofline.Class{roofline.ConvolutionStep, roofline.ScanStep}, []roofline.Class{roofline.StateScan}},
 		{"nemotron-3-nano-30b-a3b", 256, []roofline.Class{roofline.Convolution, roofline.StateScan}, []roofline.Class{roofline.ChunkedScan}},
 		{"nemotron-3-nano-30b-a3b", 1, []roofline.Class{roofline.ConvolutionStep}, []roofline.Class{roofline.ScanStep}},
 	} {
@@ -104,7 +106,7 @@ func TestMeasuredRecurrences(t *testing.T) {
 	}{
 		{"qwen3.5-9b", "vllm", "h200", true}, {"qwen3.5-9b", "vllm", "h100-nvl", true}, {"qwen3.5-9b", "sglang", "b200", true},
 		{"qwen3.5-9b", "vllm", "l40s", false}, {"qwen3.5-9b", "vllm", "a100-sxm-80gb", false}, {"qwen3.5-9b", "vllm", "mi300x", false},
-		{"kimi-k3", "vllm", "b200", false}, {"nemotron-3-nano-30b-a3b", "vllm", "h200", false}, {"mamba2-2.7b", "vllm", "h200", false},
+		{"kimi-k3", "vllm", "b200", true}, {"nemotron-3-nano-30b-a3b", "vllm", "h200", false}, {"mamba2-2.7b", "vllm", "h200", false},
 	} {
 		c := testCase(t, x.model, x.gpu, 1, 1)
 		c.Machine = casetest.Machine(t, x.gpu, x.engine)

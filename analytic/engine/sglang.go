@@ -36,11 +36,11 @@ var sglang = Engine{
 		},
 	},
 	title: "SGLang",
-	releases: releases{timed: []string{"0.5.14"}, spread: 0.24, patches: []patch{
+	releases: releases{timed: []string{"0.5.14"}, spread: 0.28, patches: []patch{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
 			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
-		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "moe_runner/triton_utils/configs " +
-			"of the wheels of 0.5.16 to 0.5.23", apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
+		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "files in " +
+			"moe_runner/triton_utils/configs of the wheels of 0.5.16 to 0.5.23", apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
 		{from: version{0, 5, 20}, what: "FlashInfer runs gated delta nets over prompts on Hopper", source: "flashinfer_gdn_prefill_default of " +
 			"gdn_backend.py and triton_gdn_fused_proj.py of 0.5.23; tables of vLLM 0.25.0", apply: sglangDelta},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
@@ -50,13 +50,15 @@ var sglang = Engine{
 		deepEP:         deepEPOf(plainHost), // --moe-a2a-backend deepep
 		flashInferGEMM: sglangFlashInfer,
 	},
+	captures: sglangCaptures,
 	schedulers: []sized{sglangScheduler, {
 		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true}, sglangBudget,
 	}}, launch: sglangLaunch,
 	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024,
 	tile: sglangTile(sglangTuned),
 	kernels: kernels{
-		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: unlessJoined(product), operator.Sampling: sampling(30),
+		operator.Index: choose, operator.Attend: sparsely(lowerFused, true),
+		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: unlessJoined(unpacked(product)), operator.Sampling: sampling(30),
 		operator.NonLinear: unlessJoined(lowerFused),
 		operator.TopK:      sglangHost.route, operator.ExpertProduct: sglangHost.productsOfAll,
 		operator.ExpertNonLinear: activate,
@@ -100,8 +102,8 @@ func sglangDelta(e *Engine, _ version) {
 	e.kernels[operator.Scan], e.kernels[operator.ChunkedScan] = h.step, h.scan
 }
 
-// sglangHost is tritonHost. After the newer Triton kernels have sorted, four more kernels make the metadata of ragged tensors in two, divide
-// the order by the experts of a token, and gather the weights (routing of moe/topk.py, 0.5.14 to 0.5.23).
+// sglangHost is tritonHost. After the newer Triton kernels have sorted, two more kernels make the metadata of ragged tensors, one divides
+// the order by the experts of a token, and one gathers the weights (routing of moe/topk.py, 0.5.14 to 0.5.23).
 var sglangHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWork {
 	work := tritonHost(l, o)
 	if tritonMXFP4(l.GPU, o.Scheme) {
@@ -213,7 +215,18 @@ func sglangShare(memory unit.Bytes) float64 {
 // and of multiples of 16 up to 512, as far as the largest batch.
 func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
 	_, most := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
-	return sizes{{2, 1}, {12, 4}, {256, 8}, {512, 16}}.upTo(batch, most)
+	return sglangSteps.upTo(batch, most)
+}
+
+var sglangSteps = sizes{{2, 1}, {12, 4}, {256, 8}, {512, 16}}
+
+// sglangCaptures sets --cuda-graph-max-bs, the largest decode step with a CUDA graph, or leaves out all graphs.
+func sglangCaptures(e *Engine, batch float64) {
+	if batch == 0 {
+		e.decodes, e.prompts = nil, nil
+		return
+	}
+	e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return sglangSteps.upTo(n, batch) }
 }
 
 // sglangLatent is the most tokens of a CUDA graph of prompts with latent attention.
@@ -277,8 +290,8 @@ func untuned(g *hardware.GPU, k *roofline.Kernel, tables ...tunedShapes) bool {
 }
 
 // sglangTile sets the tile of the grouped GEMMs of an SGLang with tuned configurations of sglangTuned and others. Its tiles of 64 rows load
-// 32 inputs at a time, which are half of a line of 128 bytes, and on boards with graphics memory some lines are gone before their other half
-// is asked for: of an expert's weights the operator tables have 0.44 read again on an L40S and 0.42 on an RTX PRO 6000, and on Hopper,
+// 32 inputs at a time, which are half of a line of 128 bytes, and on boards with graphics memory some lines are gone before their other
+// half is asked for: of an expert's weights the operator tables have 0.44 read again on an L40S and 0.42 on an RTX PRO 6000, and on Hopper,
 // between shapes with a tuned configuration, none that could be told.
 func sglangTile(tuned tunedShapes) func(*hardware.GPU, *roofline.Kernel) {
 	return func(g *hardware.GPU, k *roofline.Kernel) {
@@ -345,6 +358,7 @@ func sglangLaunch(d *Deployment) *args {
 	a.above("--ep-size", d.EP)
 	a.when(d.runs(deepEP), "--moe-a2a-backend", "deepep")
 	a.when(d.runs(flashInferGEMM), "--fp8-gemm-backend", "flashinfer_trtllm")
+	a.graphFlags(d, "--disable-cuda-graph", "--cuda-graph-max-bs")
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
 	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8_e4m3")
 	a.number("--context-length", d.Context)

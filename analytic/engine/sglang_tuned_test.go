@@ -38,7 +38,9 @@ func TestSGLangTuned(t *testing.T) {
 
 	// Qwen3.5's experts have a file since 0.5.18.
 	for release, want := range map[string]roofline.Scheme{"0.5.16": roofline.Untuned, "0.5.23": roofline.Unquantized} {
-		k := roofline.Kernel{Class: roofline.GroupedGEMM, Shape: roofline.Shape{Experts: 256, N: 1024, K: 2048, Matrices: 2, TopK: 8, Tokens: 1, Pairs: 8}}
+		k := roofline.Kernel{Class: roofline.GroupedGEMM, Shape: roofline.Shape{
+			Experts: 256, N: 1024, K: 2048, Matrices: 2, TopK: 8, Tokens: 1, Pairs: 8,
+		}}
 		if engine.SetTile("sglang@"+release, casetest.GPU(t, "h200"), &k); k.Scheme != want {
 			t.Errorf("%s: %v", release, k.Scheme)
 		}

@@ -36,9 +36,13 @@ var tensorRT = Engine{
 	schedulers: []sized{tensorRTScheduler, {
 		Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true},
 	}}, launch: tensorRTLaunch,
+	captures: func(e *Engine, tokens float64) { // cuda_graph_config.max_batch_size, or no cuda_graph_config
+		e.decodes = func(_ *analytic.Lowering, batch float64) (float64, bool) { return batch, batch <= tokens }
+	},
 	lower: lowerServed, decodes: exactRows, overlaps: math.Inf(1), tile: tensorRTTile,
 	kernels: kernels{
-		operator.Rotary: tensorRTRotary, operator.CacheWrite: tensorRTCacheWrite, operator.Attend: tensorRTAttention,
+		operator.Rotary: tensorRTRotary, operator.CacheWrite: tensorRTCacheWrite,
+		operator.Index: choose, operator.Attend: sparsely(tensorRTAttention, true),
 		operator.Product: tensorRTProduct, operator.Sampling: sampling(10),
 		operator.TopK: tensorRTHost.route, operator.ExpertProduct: tensorRTHost.products, operator.ExpertNonLinear: activate,
 	},

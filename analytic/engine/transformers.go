@@ -48,7 +48,7 @@ var elana = Engine{
 
 // eagerKinds lowers operators by the kernels of modeling_llama.py of transformers 5.17.
 var eagerKinds = [operator.Collective + 1]lowering{
-	operator.GEMM: eagerProduct, operator.Attention: eagerAttention, operator.Element: eagerElement, operator.Collective: eagerCollective,
+	operator.GEMM: unpacked(eagerProduct), operator.Attention: eagerAttention, operator.Element: eagerElement, operator.Collective: eagerCollective,
 }
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and

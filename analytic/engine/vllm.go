@@ -25,7 +25,7 @@ var vllm = Engine{
 		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Allocate: vllmAllocation(version{0, 25, 1}),
 	},
 	title: "vLLM",
-	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.16, patches: []patch{
+	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.14, patches: []patch{
 		{from: version{0, 11, 1}, until: version{0, 15, 0}, what: "DeepGEMM runs experts in FP8 by blocks on Hopper at every number of rows, " +
 			"from when scales in E8M0 were the default there until backends were ranked",
 			source: "vllm-project/vllm, pull requests 26197 and, by its date, 32414; triton_deep_gemm_moe.py",
@@ -39,13 +39,15 @@ var vllm = Engine{
 			apply: func(e *Engine, _ version) { e.profile.Utilization = taking(0.9) }},
 	}},
 	options:    map[string]func(*Engine){deepEP: deepEPOf(tritonHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
+	captures:   vllmCaptures,
 	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, note: vllmNote,
 	images: map[string]string{"": "vllm/vllm-openai:latest", amd: "vllm/vllm-openai-rocm:latest", google: "vllm/vllm-tpu:latest"},
 	lower:  lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
 	// Attention of vLLM's operator tables includes the write to the cache, but in vLLM's own traces attention takes as long
 	// without it, for CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
 	kernels: kernels{
-		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: apart(product), operator.Sampling: sampling(30),
+		operator.Index: choose, operator.Attend: sparsely(lowerFused, false),
+		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: apart(unpacked(product)), operator.Sampling: sampling(30),
 		operator.TopK: tritonHost.route, operator.ExpertProduct: tritonHost.productsOfAll, operator.ExpertNonLinear: activate,
 		operator.Shuffle: gather, operator.Conv: vllmScans.conv, operator.Scan: vllmScans.step, operator.ChunkedScan: vllmScans.scan,
 	},
@@ -189,16 +191,13 @@ func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
 // vllmSizes are 1, 2 and 4 tokens, multiples of 8 up to 256 and multiples of 16 beyond.
 var vllmSizes = sizes{{2, 1}, {4, 4}, {256, 8}, {math.Inf(1), 16}}
 
-// WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, the setting
-// --max-cudagraph-capture-size of vLLM.
-func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
-	if from.Profile().Engine() != vllm.profile.Name || tokens < 1 {
-		return nil, fmt.Errorf("graphs of steps of up to %d tokens: vllm alone has such a setting, and it is 1 or more", tokens)
+// vllmCaptures sets --max-cudagraph-capture-size, of prompts and decode steps alike, or --enforce-eager.
+func vllmCaptures(e *Engine, tokens float64) {
+	e.decodes, e.prompts = nil, nil
+	if tokens > 0 {
+		e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, tokens) }
+		e.prompts = e.decodes
 	}
-	set := *from.(*Engine)
-	set.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, float64(tokens)) }
-	set.prompts = set.decodes
-	return &set, nil
 }
 
 // vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33). Beside the rule one kernel of Triton's splits,
@@ -303,6 +302,7 @@ func vllmLaunch(d *Deployment) *args {
 	a.above("--data-parallel-size", replicas)
 	a.when(d.EP > 1, "--enable-expert-parallel")
 	a.when(d.runs(deepEP), "--all2all-backend", "deepep_low_latency") // whose decode steps are CUDA graphs
+	a.graphFlags(d, "--enforce-eager", "--max-cudagraph-capture-size")
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8")
 	s := vllmStart{budget: d.budget(&vllmScheduler), longest: d.Context, sequences: d.Batch}

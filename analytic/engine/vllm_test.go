@@ -153,9 +153,9 @@ func TestLargerGraphs(t *testing.T) {
 	if _, err := engine.WithGraphs(large, 0); err == nil {
 		t.Error("graphs of no tokens are taken")
 	}
-	if other, _ := engine.Parse("sglang"); other != nil {
+	if other, _ := engine.Parse("llama.cpp"); other != nil {
 		if _, err := engine.WithGraphs(other, 2048); err == nil {
-			t.Error("sglang takes vLLM's setting")
+			t.Error("llama.cpp takes vLLM's setting")
 		}
 	}
 	c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 2})
@@ -188,6 +188,24 @@ func TestExpertsGather(t *testing.T) {
 		if exchanges != 2 {
 			t.Errorf("%v ranks: %d exchanges in a layer, want 2", x.ranks, exchanges)
 		}
+	}
+}
+
+// Servers without CUDA graphs wait for the launches of a decode step, and those with small ones do so where the batch exceeds them.
+func TestEager(t *testing.T) {
+	step := func(engine string, batch int) unit.Seconds {
+		return explain(t, onEngine(t, "llama3.1-8b", engine, analytic.Workload{Batch: batch, PromptLen: 128, GenLen: 2})).TPOT.Expected
+	}
+	for _, name := range []string{"vllm", "sglang", "tensorrt-llm"} {
+		if with, without := step(name, 8), step(name+"+eager", 8); without < 1.5*with {
+			t.Errorf("%s: %v with graphs, %v eager", name, with, without)
+		}
+		if small, large := step(name+"+graphs8", 8), step(name+"+graphs8", 16); small != step(name, 8) || large < 1.5*small {
+			t.Errorf("%s with graphs of 8 sequences: %v of 8, %v of 16", name, small, large)
+		}
+	}
+	if _, err := engine.Parse("vllm+eager+eager"); err == nil {
+		t.Error("an option is taken twice")
 	}
 }
 

@@ -89,6 +89,7 @@ var importedSections = []importedSection{
 	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps"},
 	{"latent_attention", []Kind{LatentPrefill, LatentDecode}, "prefills and decode steps"},
 	{"scan", []Kind{ScanPrefill}, "scans"},
+	{"scan_channel", []Kind{ChannelScan}, "scans with a decay a channel"},
 	{"scan_step", []Kind{ScanStep}, "steps of scans"},
 	{"conv", []Kind{ConvPrefill}, "convolutions"},
 	{"conv_step", []Kind{ConvStep}, "steps of convolutions"},
@@ -100,7 +101,7 @@ var importedSections = []importedSection{
 // starts has the value from which the fit of each constant without a default begins, and that of scans, which are far from the shares of
 // attention that stand in for them.
 var starts = map[string]float64{
-	"scan.compute": 0.05, "scan.memory": 0.3,
+	"scan.compute": 0.05, "scan.memory": 0.3, "scan_channel.compute": 0.05, "scan_channel.memory": 0.3,
 	"depth": 1e-9, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6,
 	"permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,

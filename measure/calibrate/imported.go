@@ -57,7 +57,7 @@ func (p *Point) tableWork() roofline.Work {
 	case LatentDecode:
 		return roofline.Work{FLOPs: unit.FLOPs(2 * q * (compressed + latentRank) * b * c), KV: p.cache(b * c * compressed),
 			Acts: p.results(b * q * (compressed + latentRank))}
-	case ScanPrefill:
+	case ScanPrefill, ChannelScan:
 		scan := models.Scan{Kind: models.GatedDelta, Heads: s.Heads, HeadDim: s.HeadDim, StateDim: s.HeadDim, Groups: s.KVHeads}
 		return roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * q * d * d),
 			Acts: p.results(2 * b * t * d * (q + kv))}

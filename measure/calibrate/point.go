@@ -43,6 +43,7 @@ const (
 	LatentPrefill    Kind = "latent_attention_prefill" // DeepSeek-V3's latent attention over expanded keys and values, causal
 	LatentDecode     Kind = "latent_attention_decode"  // the same over the compressed cache, one query a sequence
 	ScanPrefill      Kind = "scan_prefill"             // the gated delta rule over prompts, in chunks
+	ChannelScan      Kind = "channel_scan_prefill"     // the same with a decay a channel
 	ScanStep         Kind = "scan_step"                // the gated delta rule of one token of each sequence
 	ConvPrefill      Kind = "conv_prefill"             // the causal convolution ahead of it over prompts
 	ConvStep         Kind = "conv_step"                // the causal convolution of one token of each sequence
@@ -148,7 +149,7 @@ func (p Point) String() string {
 var sizesOf = map[Kind]string{
 	GEMM: "m n k", Sustained: "m n k", AttentionPrefill: "tokens heads kv_heads head_dim",
 	AttentionDecode: "batch context heads kv_heads head_dim",
-	LatentPrefill:   "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: "batch tokens heads kv_heads head_dim",
+	LatentPrefill:   "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: ofScan, ChannelScan: ofScan,
 	ScanStep: ofStep, ConvPrefill: "tokens " + ofStep, ConvStep: ofStep,
 	MixtureDecode: "batch experts top_k hidden width", Mixture: ofExperts, TopKPrefill: ofExperts, GateUpPrefill: ofExperts,
 	DownPrefill: ofExperts,
@@ -159,6 +160,7 @@ var sizesOf = map[Kind]string{
 }
 
 const (
+	ofScan    = "batch tokens heads kv_heads head_dim"
 	ofStep    = "batch heads kv_heads head_dim"
 	ofExperts = "tokens experts top_k hidden width"
 	ofDense   = "batch hidden width heads kv_heads head_dim n" // n is the vocabulary
@@ -270,8 +272,10 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 		k.Shape.Tiles = p.tiles()
 	case LatentDecode:
 		k.Class, k.Shape.Tiles = roofline.LatentDecode, p.tiles()
-	case ScanPrefill:
-		k.Class, k.Launches = roofline.ChunkedScan, scanLaunches
+	case ScanPrefill, ChannelScan:
+		if k.Class, k.Launches = roofline.ChunkedScan, scanLaunches; p.Kind == ChannelScan {
+			k.Class = roofline.ChannelScan
+		}
 		k.Shape.Tiles = float64(s.Tokens) / p.chunk()
 	case Mixture:
 		p.grouped(&k)

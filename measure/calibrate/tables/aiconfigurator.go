@@ -138,7 +138,8 @@ const mostTokens = 16384
 
 // scanKinds are the kinds of kernels of a gated delta net, by how the tables name them.
 var scanKinds = map[string]calibrate.Kind{
-	"chunk_gated_delta_rule": calibrate.ScanPrefill, "fused_recurrent_gated_delta_rule_packed": calibrate.ScanStep,
+	"chunk_gated_delta_rule": calibrate.ScanPrefill, "chunk_kda": calibrate.ChannelScan,
+	"flashkda_fwd": calibrate.ChannelScan, "fused_recurrent_gated_delta_rule_packed": calibrate.ScanStep,
 	"causal_conv1d_fn": calibrate.ConvPrefill, "causal_conv1d_update": calibrate.ConvStep,
 }
 

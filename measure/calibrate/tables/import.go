@@ -91,7 +91,7 @@ func find(path string) (files []string, err error) {
 
 // wanted are the tables whose rows a law is fitted to, by the name of their file.
 var wanted = []string{"computescale_perf", "scale_matrix_perf", "gemm_perf", "context_attention_perf", "generation_attention_perf",
-	"context_mla_perf", "generation_mla_perf", "gdn_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
+	"context_mla_perf", "generation_mla_perf", "gdn_perf", "kda_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
 
 // choose picks those of an engine among tables in folders named ENGINE/VERSION: of each
 // kind the version that the products have, else the next lower. A single file is taken as it is.

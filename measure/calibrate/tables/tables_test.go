@@ -146,6 +146,8 @@ func TestLatentAndScans(t *testing.T) {
 			calibrate.Point{Kind: calibrate.LatentPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 16}}},
 		{latent + "\nmla_context,flash_attention,bfloat16,bfloat16,16,2,512,8,0,0.1\n", calibrate.Point{}},
 		{latent + ",gemm_type\nmla_context_module,default,bfloat16,bfloat16,16,2,512,8,0,0.1,bfloat16\n", calibrate.Point{}},
+		{scan + "\nflashkda_fwd,context,2,512,32,128,32,128,0.1\n",
+			calibrate.Point{Kind: calibrate.ChannelScan, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 32, HeadDim: 128}}},
 		{scan + "\nchunk_gated_delta_rule,context,2,512,16,128,32,128,0.1\n",
 			calibrate.Point{Kind: calibrate.ScanPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 16, HeadDim: 128}}},
 		{scan + "\nchunk_gated_delta_rule,context,64,512,16,128,32,128,0.1\n", calibrate.Point{}},
