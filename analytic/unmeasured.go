@@ -90,7 +90,7 @@ func (m *Machine) unmeasured(c *roofline.Cost) ends {
 	switch {
 	case m.Cal.Fitted[c.Leads]:
 		return ends{}
-	case m.tables() && !m.prices.Own(c.Leads):
+	case m.tables() && !m.prices.Own(c.Leads) && m.Cal.Residuals[c.Leads] == 0:
 		return m.ofFormat[kindOf(c.Class)]
 	}
 	return ends{m.Cal.Board, m.Cal.Board}

@@ -21,8 +21,8 @@ func bitsAndBytes(l *analytic.Lowering, o *operator.Op) bool {
 // some 20 µs (ecocompute-ai's RTX 5090 benchmark; vllm-project/vllm#36440).
 const launches4bit, launches8bit = 3, 16
 
-// unpacked makes a product the last kernel of a part made what bitsandbytes has of it: in 4 bits it has a kernel for one row alone, and for more
-// rows one unpacks the weights to 16 bits, which a library multiplies.
+// unpacked makes the kernels of a product as bitsandbytes has them: in 4 bits it has a kernel for one row alone, and for more rows one unpacks
+// the weights to 16 bits, which a library multiplies.
 func unpacked(product lowering) lowering {
 	return func(l *analytic.Lowering, i int) {
 		o := &l.Ops[i]
@@ -44,6 +44,6 @@ func unpacked(product lowering) lowering {
 		packed := k.Work.Weights
 		k.Work.Weights, k.Scheme = wide, roofline.Unquantized
 		unpack := l.Launch(i, roofline.Elementwise, k.Launches)
-		unpack.Work, unpack.Format = roofline.Work{Weights: packed, Acts: wide}, unit.NoFormat
+		unpack.Work, unpack.Format = roofline.Work{Weights: packed + wide}, unit.NoFormat
 	}
 }

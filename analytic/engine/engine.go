@@ -26,12 +26,12 @@ type Engine struct {
 	title      string // name as its authors write it
 	mode       string // how it runs where another engine of the title runs otherwise
 	releases   releases
-	options    map[string]func(*Engine)                          // what its servers may be started with, by name
-	option     []string                                          // those that it has
-	captures   func(e *Engine, tokens float64)                   // sets the most tokens of CUDA graphs, 0 for none; nil where it cannot be set
-	schedulers []sized                                           // its schedulers, the default first
-	launch     func(*Deployment) *args                           // the command that starts a server; nil where none is known
-	images     map[string]string                                 // container images by vendor of GPUs, "" for other vendors
+	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
+	option     []string                                                  // those that it has
+	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs, 0 for none; nil where it cannot be set
+	schedulers []sized                                                   // its schedulers, the default first
+	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
+	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors
 	note       func(*models.Model, *operator.Parallelism) []unit.Warning // what is to be said of a split; nil for nothing
 
 	lower   func(*Engine, *analytic.Lowering) // makes the kernels of a part of a step

@@ -15,7 +15,8 @@ import (
 // is none.
 type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
 
-// eager is the option of servers that launch every kernel by itself, and graphs of those whose CUDA graphs have no more than so many tokens.
+// eager is the option of servers that launch every kernel by itself, and graphs of those whose CUDA graphs have no more than so many
+// tokens.
 const eager, graphs = "eager", "graphs"
 
 // captureSize is the tokens of the option graphs; 0 if a word is not that option.
@@ -37,8 +38,8 @@ func (a *args) graphFlags(d *Deployment, eagerFlag, sizeFlag string) {
 	}
 }
 
-// WithGraphs is an engine with CUDA graphs of steps of up to so many tokens, as --max-cudagraph-capture-size of vLLM and --cuda-graph-max-bs of
-// SGLang have them.
+// WithGraphs is an engine with CUDA graphs of steps of up to so many tokens, as --max-cudagraph-capture-size of vLLM and --cuda-graph-max-bs
+// of SGLang have them.
 func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
 	e := from.(*Engine)
 	if e.captures == nil || tokens < 1 {

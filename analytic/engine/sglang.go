@@ -40,7 +40,8 @@ var sglang = Engine{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
 			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
 		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "files in " +
-			"moe_runner/triton_utils/configs of the wheels of 0.5.16 to 0.5.23", apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
+			"moe_runner/triton_utils/configs of the wheels of 0.5.16 to 0.5.23",
+			apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
 		{from: version{0, 5, 20}, what: "FlashInfer runs gated delta nets over prompts on Hopper", source: "flashinfer_gdn_prefill_default of " +
 			"gdn_backend.py and triton_gdn_fused_proj.py of 0.5.23; tables of vLLM 0.25.0", apply: sglangDelta},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
@@ -58,7 +59,8 @@ var sglang = Engine{
 	tile: sglangTile(sglangTuned),
 	kernels: kernels{
 		operator.Index: choose, operator.Attend: sparsely(lowerFused, true),
-		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Product: unlessJoined(unpacked(product)), operator.Sampling: sampling(30),
+		operator.Rotary: rotary, operator.CacheWrite: separate, operator.Sampling: sampling(30),
+		operator.Product:   unlessJoined(unpacked(product)),
 		operator.NonLinear: unlessJoined(lowerFused),
 		operator.TopK:      sglangHost.route, operator.ExpertProduct: sglangHost.productsOfAll,
 		operator.ExpertNonLinear: activate,

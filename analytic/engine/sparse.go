@@ -33,9 +33,9 @@ func choose(l *analytic.Lowering, i int) {
 // sparseHeads and sparseBlock are the heads and the keys of a tile of FlashMLA's sparse kernels, which pad the heads of a rank.
 const sparseHeads, sparseBlock = 64, 64
 
-// sparsely lets attend make the kernel of attention, and makes it one of sparse attention where keys are chosen. Kernels of latent vectors pad
-// heads. Over prompts, and in decode steps with a cache in FP8 on Hopper, they read as many keys as can be chosen, whether there are as many
-// or not; engines that are dense have other kernels for prompts no longer than that.
+// sparsely lets attend make the kernel of attention, and makes it one of sparse attention where keys are chosen. Kernels of latent vectors
+// pad heads. Over prompts, and in decode steps with a cache in FP8 on Hopper, they read as many keys as can be chosen, whether there are as
+// many or not; engines that are dense have other kernels for prompts no longer than that.
 func sparsely(attend lowering, dense bool) lowering {
 	return func(l *analytic.Lowering, i int) {
 		attend(l, i)

@@ -25,7 +25,7 @@ var tensorRT = Engine{
 		Budget: tensorRTScheduler.pass, Utilization: taking(0.9), OfFree: true, HostError: eagerHostError, Support: tensorRTRuns,
 	},
 	title: "TensorRT-LLM",
-	releases: releases{timed: []string{"1.3.0rc20"}, spread: 0.05, patches: []patch{
+	releases: releases{timed: []string{"1.3.0rc20"}, spread: 0.06, patches: []patch{
 		{until: version{1, 3, 0}, what: "a slower kernel quantizes the inputs of products in FP8 by blocks on Blackwell's GPUs of data " +
 			"centres, and experts and latent attention are slower on an H200", source: "tables of 1.2.0rc5",
 			apply: func(e *Engine, at version) {

@@ -48,7 +48,8 @@ var elana = Engine{
 
 // eagerKinds lowers operators by the kernels of modeling_llama.py of transformers 5.17.
 var eagerKinds = [operator.Collective + 1]lowering{
-	operator.GEMM: unpacked(eagerProduct), operator.Attention: eagerAttention, operator.Element: eagerElement, operator.Collective: eagerCollective,
+	operator.GEMM: unpacked(eagerProduct), operator.Attention: eagerAttention, operator.Element: eagerElement,
+	operator.Collective: eagerCollective,
 }
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and
@@ -157,7 +158,7 @@ func copiedAttention(l *analytic.Lowering, i int) {
 // eagerReleases are those of transformers. Before its model families took PyTorch's scaled_dot_product_attention, attention wrote its
 // scores to memory.
 func eagerReleases(attention func(lowering) lowering) releases {
-	return releases{timed: []string{"5.17"}, spread: 0.13, patches: []patch{{
+	return releases{timed: []string{"5.17"}, spread: 0.14, patches: []patch{{
 		until: version{4, 46, 0}, what: "attention of some models writes its scores to memory", source: "transformers, modeling files",
 		apply: func(e *Engine, at version) {
 			now := e.kernels[operator.Attend]

@@ -273,10 +273,7 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 	case LatentDecode:
 		k.Class, k.Shape.Tiles = roofline.LatentDecode, p.tiles()
 	case ScanPrefill, ChannelScan:
-		if k.Class, k.Launches = roofline.ChunkedScan, scanLaunches; p.Kind == ChannelScan {
-			k.Class = roofline.ChannelScan
-		}
-		k.Shape.Tiles = float64(s.Tokens) / p.chunk()
+		k.Class, k.Launches, k.Shape.Tiles = recurrent[p.Kind], scanLaunches, float64(s.Tokens)/p.chunk()
 	case Mixture:
 		p.grouped(&k)
 	case MixtureDecode:
@@ -296,8 +293,9 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 	return k
 }
 
-// recurrent has the classes of kernels of recurrences that read and write everything once.
+// recurrent has the classes of kernels of recurrences.
 var recurrent = map[Kind]roofline.Class{
+	ScanPrefill: roofline.ChunkedScan, ChannelScan: roofline.ChannelScan,
 	ScanStep: roofline.ScanStep, ConvPrefill: roofline.Convolution, ConvStep: roofline.ConvolutionStep,
 }
 
