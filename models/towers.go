@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
 
 // towerNames are the names that the formulas of towers have for fields, and the fields' own.
 var towerNames = map[string]string{
-	"h": "hidden_size|vt_hidden_size", "i": "intermediate_size|vt_intermediate_size", "n": "num_hidden_layers|depth|vt_num_hidden_layers", "c": "num_channels|in_channels",
+	"h": "hidden_size|vt_hidden_size", "i": "intermediate_size|vt_intermediate_size", "c": "num_channels|in_channels",
+	"n": "num_hidden_layers|depth|vt_num_hidden_layers",
 	"p": "patch_size", "s": "image_size", "a": "num_attention_heads|num_heads", "o": "out_hidden_size|output_dim", "m": "spatial_merge_size",
 	"tp": "temporal_patch_size", "d": "d_model", "f": "encoder_ffn_dim", "mel": "num_mel_bins",
 	"vh": "vision_config.hidden_size|vision_config.vt_hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
@@ -19,35 +21,30 @@ var towerNames = map[string]string{
 // towerParams counts the parameters of the towers of a multimodal config, and of what projects them to the hidden size of the
 // decoder, by the formulas of the table. It reports false where one of them has none.
 func towerParams(object map[string]any, hidden int) (params int64, known bool) {
-	table := fieldTable()
 	wrapper, _ := object["model_type"].(string)
-	whole := map[string]any{"t": asNumber(hidden)}
-	for k, v := range object {
-		whole[k] = v
+	text, known := fieldTable().Projectors[wrapper]
+	if !known {
+		return 0, false
 	}
-	for _, t := range towers() {
-		tower, ok := object[t[0]].(map[string]any)
-		if !ok {
-			if v := object[t[0]]; v != nil && v != false {
-				return 0, false
-			}
+	whole := maps.Clone(object)
+	whole["t"] = asNumber(hidden)
+	for _, field := range towerFields() {
+		v := object[field]
+		if v == nil || v == false {
 			continue
 		}
+		tower, _ := v.(map[string]any)
 		kind, text, known := towerKind(tower, wrapper)
 		if !known {
 			return 0, false
 		}
 		filled := withDefaults(tower, kind)
-		whole[t[0]] = filled
+		whole[field] = filled
 		n, err := evaluate(text, filled)
 		if err != nil {
 			return 0, false
 		}
 		params += n
-	}
-	text, known := table.Projectors[wrapper]
-	if !known {
-		return 0, false
 	}
 	n, err := evaluate(text, withDefaults(whole, wrapper))
 	return params + n, err == nil && params+n > 0
