@@ -25,9 +25,15 @@ func (r *reader) refuseUnread(m *Model) {
 		}
 		unread = append(unread, short(field)+" ("+kindOf(v)+")")
 	}
-	if ofExperts := slices.ContainsFunc(unread, aboutExperts); ofExperts && !m.HasExperts() && r.err == nil {
-		r.doubt("no layer has experts, though the config has fields of them: %s; check which of its layers are to have some, and the model_type; "+
-			"--lenient leaves them out of account", strings.Join(slices.DeleteFunc(slices.Clone(unread), func(field string) bool { return !aboutExperts(field) }), ", "))
+	var ofExperts []string
+	for _, field := range unread {
+		if aboutExperts(field) {
+			ofExperts = append(ofExperts, field)
+		}
+	}
+	if len(ofExperts) > 0 && !m.HasExperts() && r.err == nil {
+		r.doubt("no layer has experts, though the config has fields of them: %s; check which of its layers are to have some, and the "+
+			"model_type; --lenient leaves them out of account", strings.Join(ofExperts, ", "))
 		unread = slices.DeleteFunc(unread, aboutExperts)
 	}
 	const most = 8
