@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"fmt"
+	"sync"
 
 	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
@@ -164,8 +165,9 @@ func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, pr
 	if fitting && !e.Memory.Fits() {
 		return e, prefill, decode, nil
 	}
-	r := runner{p: p, detail: d, budget: maxSteps}
-	r.begin(w)
+	r, own := runner{p: p, detail: d, budget: maxSteps, prompt: float64(w.PromptLen)}, beginnings.Get().(*beginning)
+	defer beginnings.Put(own)
+	r.begun = r.begin(w, own)
 	prefill = r.begun.prefill
 	prefill.limited = p.machine.LimitSlope(&prefill.Load)
 	parts := float64(p.Par.MicroBatches)
@@ -186,32 +188,45 @@ func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, pr
 	return e, prefill, decode, nil
 }
 
-// A begun is the beginning of a workload, which is the same however many tokens are generated.
+// A beginning is the sum of the steps of a workload's prompts, and its first decode step, which are the same however many tokens are
+// generated.
+type beginning struct{ prefill, first total }
+
+// beginnings keeps beginnings, each of which has some kilobytes.
+var beginnings = sync.Pool{New: func() any { return new(beginning) }}
+
+// A begun is the latest workload of a predictor, with its beginning if it is that of the workload before too.
 type begun struct {
-	of             Workload
-	prefill, first total // sum of the steps of the prompts; first decode step
+	of Workload
+	*beginning
 }
 
-// begin prices the prompts of a workload and its first decode step, unless they are those of the latest workload.
-func (r *runner) begin(w *Workload) {
+// begin is the beginning of a workload, which it prices into own unless it is known.
+func (r *runner) begin(w *Workload, own *beginning) *beginning {
 	p, key := r.p, *w
 	if depends := p.machine.Engine.Profile().FixedCache; depends == nil || !depends(p.Model) {
 		key.GenLen = min(w.GenLen, 2)
 	}
-	if r.detail == estimate {
-		if r.begun = p.latest.Load(); r.begun != nil && r.begun.of == key {
-			return
-		}
+	latest := p.latest.Load()
+	again := latest != nil && latest.of == key && r.detail == estimate
+	if again && latest.beginning != nil {
+		return latest.beginning
 	}
-	b := &begun{of: key}
-	r.prefill(&b.prefill, w)
+	*own = beginning{}
+	r.prefill(&own.prefill, w)
 	if w.GenLen > 1 {
 		first := p.FirstDecode(w)
-		p.step(&b.first, &first, r.detail)
+		p.step(&own.first, &first, r.detail)
 	}
-	if r.begun = b; r.detail == estimate {
-		p.latest.Store(b)
+	if r.detail == estimate {
+		next := &begun{of: key}
+		if again { // Workloads that differ in all else take no memory.
+			kept := *own
+			next.beginning = &kept
+		}
+		p.latest.Store(next)
 	}
+	return own
 }
 
 // prefill sums the steps of the prompts of a micro-batch.
