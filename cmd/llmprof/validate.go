@@ -47,8 +47,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 		Short: "Compare predictions with observations",
 		Long: "Compare predictions with observations: those that come with the program, or else those of the\n" +
 			"given result files, folders of them, or files of \"llmprof validate reduce\". No GPU is needed.\n" +
-			"Reports of AIPerf, GuideLLM, vLLM's and SGLang's benchmarks, genai-bench, llm-d, LLMPerf and llama-bench are\n" +
-			"read too; --model, --gpu, --engine, --tp, --weights and --kv say what they do not.\n\n" +
+			"Reports of AIPerf, GuideLLM, vllm bench and others (docs/other-tools.md) are read too.\n\n" +
 			"The error is predicted over observed, less 1. Each group has its bias, the median, mean and 90th " +
 			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, how far " +
 			"one is from another of its configuration (\"repeat\", 90th percentile), and the observations' noise. Those that a constant was " +
