@@ -42,7 +42,7 @@ MUTANTS = [
     ("calibrate/served_predict.go", "return n >= least, nil", "return true, nil"),
     ("calibrate/served_predict.go", "if float64(floor) <= p.Seconds {", "if true {"),
     ("calibrate/row.go", "return len(line), nil", "return 0, nil"),
-    ("openai/collector.go", "float64(*r.Generated-first)", "float64(*r.Generated)"),
+    ("openai/collector.go", "float64(*r.Generated-first)", "float64(*r.Generated-first+1)"),
     ("openai/collector.go", "c.silent = 0", "c.silent++"),
     ("openai/client.go", 'next.Header.Del("Authorization")', 'next.Header.Del("Accept")'),
     ("openai/chunk.go", "l.finished = l.finished || !ch.Finish.empty()", "l.finished = l.finished || ch.Finish.empty()"),
