@@ -193,6 +193,16 @@ func TestEnergyOfAKnownBoard(t *testing.T) {
 	})
 }
 
+// The passes of the warm-up are no samples beside a meter either.
+func TestSlowStartIsNoSampleBesideAMeter(t *testing.T) {
+	metered(t, func(_ *Settings, w *sleeper, _ *ticker) { w.slow = 8 }, func(t *testing.T, r *result.Result, err error) {
+		testkit.Must(t, err)
+		if r.TTFT.Max > 0.0401 || r.TTFT.Warmups <= 8 {
+			t.Errorf("the longest TTFT is %v after %d passes of warm-up, want 40 ms: the first 8 took 80", r.TTFT.Max, r.TTFT.Warmups)
+		}
+	})
+}
+
 func TestMeterThatDisturbsIsFoundOut(t *testing.T) {
 	metered(t, func(_ *Settings, w *sleeper, _ *ticker) { w.drag = 0.02 }, func(t *testing.T, r *result.Result, err error) {
 		testkit.Must(t, err)

@@ -252,6 +252,17 @@ func TestSettingsThatCannotBeMeasured(t *testing.T) {
 
 // Replicas that need different times for what is asked end together, and a
 // failure of one is the failure of all, by its name.
+// A phase of replicas goes on until the last has what it needs: else that one would be measured on a machine that is half idle.
+func TestPhaseIsOverWhenAllReplicasHaveWhatTheyNeed(t *testing.T) {
+	g := newGroup(2)
+	for i, want := range []bool{false, false, true} {
+		if got := g.over(worker.Decode); got != want {
+			t.Errorf("%d of 2 replicas are done: over is %v", i, got)
+		}
+		g.leave(worker.Decode)
+	}
+}
+
 func TestReplicas(t *testing.T) {
 	quick, slow := newClockwork(), newClockwork()
 	slow.slow = 8
