@@ -10,11 +10,11 @@ import (
 )
 
 // mixers are the kernels of attention of a kind of layers, by the type of their main operators.
-func mixers(t *testing.T, model, engine, gpu string, tp int, s func(*operator.Shard) operator.Step) map[operator.Type][]analytic.Kernel {
+func mixers(t *testing.T, model, engine, gpu string, tp int, s func(*operator.Rank) operator.Step) map[operator.Type][]analytic.Kernel {
 	t.Helper()
 	c := testCase(t, model, gpu, 1, tp)
 	c.Machine = casetest.Machine(t, gpu, engine)
-	shard := operator.NewShard(c.Model, c.Parallel, c.Scheme, nil)
+	shard := operator.NewRank(c.Model, c.Parallel, c.Scheme, nil)
 	step, all := s(&shard), map[operator.Type][]analytic.Kernel{}
 	for i := range c.Model.Layers {
 		l := analytic.Lowering{Step: &step, Part: operator.PartLayers, Ops: step.AppendLayer(nil, &c.Model.Layers[i]), GPU: c.Machine.GPU,
@@ -36,7 +36,7 @@ func mixers(t *testing.T, model, engine, gpu string, tp int, s func(*operator.Sh
 // TestSparseKernels holds that sparse attention has classes of its own by what its cache holds, that projections of the same inputs are one
 // GEMM, and that kernels of latent vectors pad the heads of a rank to 64 and read as many keys of a prompt as can be chosen.
 func TestSparseKernels(t *testing.T) {
-	decode := func(s *operator.Shard) operator.Step { return s.Step(1, 1, 4096, 1) }
+	decode := func(s *operator.Rank) operator.Step { return s.Step(1, 1, 4096, 1) }
 	for _, x := range []struct {
 		model         string
 		index, attend roofline.Class
@@ -64,10 +64,10 @@ func TestSparseKernels(t *testing.T) {
 		}
 	}
 	for tp, heads := range map[int]float64{1: 128, 2: 64, 8: 64} {
-		prompt := mixers(t, "deepseek-v3.2", "vllm", "h200", tp, func(s *operator.Shard) operator.Step { return s.Step(1, 512, 0, 1) })
+		prompt := mixers(t, "deepseek-v3.2", "vllm", "h200", tp, func(s *operator.Rank) operator.Step { return s.Step(1, 512, 0, 1) })
 		near(t, "FLOPs of a prompt", float64(prompt[operator.Attend][0].Work.FLOPs), 2*heads*(576+512)*2048*512, 1e-9)
 	}
-	dense := mixers(t, "deepseek-v3.2", "sglang", "h200", 1, func(s *operator.Shard) operator.Step { return s.Step(1, 512, 0, 1) })
+	dense := mixers(t, "deepseek-v3.2", "sglang", "h200", 1, func(s *operator.Rank) operator.Step { return s.Step(1, 512, 0, 1) })
 	if k := dense[operator.Attend][0]; k.Class != roofline.LatentPrefill {
 		t.Errorf("SGLang attends to a short prompt by class %v", k.Class)
 	}
