@@ -82,12 +82,12 @@ type Protocol struct {
 	// shortest window of an energy measurement; 0 for the default
 	Window unit.Seconds `json:"window_s" flag:"-"`
 	// how long idling is measured; 0 for the measurer's choice
-	Idle            unit.Seconds `json:"idle_s" flag:"-"`
+	Idle unit.Seconds `json:"idle_s" flag:"-"`
 
 	CarbonIntensity float64 `json:"carbon_intensity_g_kwh" flag:"carbon-intensity" help:"carbon intensity of the power grid in <g/kWh> of CO2"`
 
-	CarbonRegion    string       `json:"carbon_region" help:"<region> of the power grid, such as germany or us, for its carbon intensity"`
-	Trace           string       `json:"trace" help:"write traces to <FOLDER>; of a server, a load to replay"`
+	CarbonRegion string `json:"carbon_region" help:"<region> of the power grid, such as germany or us, for its carbon intensity"`
+	Trace        string `json:"trace" help:"write traces to <FOLDER>; of a server, a load to replay"`
 }
 
 // Client is how a server is asked.
