@@ -3,10 +3,12 @@ package validate
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 
 	"llmprof/analytic"
 	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/roofline"
@@ -201,8 +203,34 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, Budget: c.Budget, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, EP: c.EP, GPUsPerNode: g.GPUsPerNode},
 	}
+	if question.Popularity, err = popularity(c.Skew, held.model); err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
 	question.Machine, err = s.machine(c)
 	return question, err
+}
+
+// sameExperts is the skew of a model whose router gives every expert the same score, so that all tokens take the same ones.
+const sameExperts = "same"
+
+// popularity is how unevenly experts were chosen.
+func popularity(skew string, m *models.Model) (*operator.Popularity, error) {
+	switch skew {
+	case "":
+		return nil, nil
+	case sameExperts:
+		for _, b := range m.Blocks() {
+			if e := b.Experts; e != nil {
+				p := &operator.Popularity{Loads: make([]float64, e.Count)}
+				for i := range e.TopK {
+					p.Loads[i] = 1
+				}
+				return p, nil
+			}
+		}
+	}
+	zipf, err := strconv.ParseFloat(skew, 64)
+	return &operator.Popularity{Zipf: zipf}, err
 }
 
 // A span is a predicted figure. Energies have no floor.
@@ -271,6 +299,6 @@ func byConfig(a, b *Config) int {
 		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt),
 		cmp.Compare(a.Gen, b.Gen),
 		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs),
-		cmp.Compare(a.RecvInterval, b.RecvInterval), cmp.Compare(a.Option, b.Option),
+		cmp.Compare(a.RecvInterval, b.RecvInterval), cmp.Compare(a.Option, b.Option), cmp.Compare(a.Skew, b.Skew),
 	)
 }

@@ -77,6 +77,7 @@ type Config struct {
 	Graphs       int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
 	RecvInterval int    // decode steps after which the engine receives new requests; 0 for one
 	Option       string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
+	Skew         string // exponent of a Zipf law by which experts were chosen, or sameExperts; empty for evenly
 	Batch        int    // sequences together, or clients
 	Prompt       int    // tokens of each prompt
 	Gen          int    // tokens generated for each
@@ -114,6 +115,9 @@ func (c *Config) String() string {
 	}
 	if c.Option != "" {
 		s += ", with " + c.Option
+	}
+	if c.Skew != "" {
+		s += ", expert skew " + c.Skew
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"strings"
 
 	"llmprof/analytic"
@@ -25,13 +26,14 @@ var llamaCPP = Engine{
 		operator.ExpertNonLinear: ggmlActivation, operator.TopK: ggmlRouting, operator.Sampling: ggmlLogits,
 	},
 	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch,
+	options: map[string]func(*Engine){noGraphs: func(e *Engine) { e.profile.Graph = false }},
 	profile: analytic.Profile{
 		Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},
 		Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 " +
 			"(experiments/h100-llamacpp); arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody " +
-			"here has measured; choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
-		Constants: ggmlConstants,
-		Budget:    llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
+			"here has measured; choosing a token on the host is not in it",
+		Constants: ggmlConstants, Graph: true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
+		Budget: llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
 		Allocate: ggmlAllocation,
 		State:    unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 		Support: analytic.Support{
@@ -45,6 +47,9 @@ var llamaCPP = Engine{
 	},
 }
 
+// noGraphs is the option of a build without CUDA graphs (GGML_CUDA_GRAPHS=OFF), or of a server with GGML_CUDA_DISABLE_GRAPHS.
+const noGraphs = "no-graphs"
+
 var ggmlWeights = []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4, unit.MXFP4, unit.NVFP4}
 
 // ggmlConstants are fitted to the kernels of llama3.1-8b at batch 1 to 32 and in a prompt, and to
@@ -54,20 +59,24 @@ func ggmlConstants(c *roofline.Constants) {
 		{roofline.HostStep, 0.115e-3}, {roofline.HostLaunch, 5.3e-6}, {roofline.HostRequest, 2.5e-3}, {roofline.HostSmallKernel, 2.3e-6},
 	}.set(c)
 	c[roofline.AttentionCompute], c[roofline.AttentionRamp], c[roofline.AttentionFixed] = 0.33, 1600, 4e-6
+	// mm_ids_helper takes 20.6 us for 512 tokens of 8 experts each and 3.5 us for 32 (kernels.csv).
+	c[roofline.RoutingFixed], c[roofline.RoutingPair] = 2.3e-6, 4.5e-9
 	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = 0.67, 0.01, 1e-6
 }
 
 // Sizes at which llama.cpp's backend switches kernels (ggml/src/ggml-cuda).
 const (
-	vecRows   = 8   // most rows of mul_mat_vec_q, MMVQ_MAX_BATCH_SIZE
-	floatRows = 16  // most rows of mul_mat_f
-	tileRows  = 128 // most rows of a tile of mul_mat_q
-	leastTile = 8   // rows of the smallest tile of mul_mat_q
-	leastFull = 16  // fewest rows for which unpacking a tile's weights takes as long as for a full tile
-	// Fewest rows of an expert for which unpacking takes as long as for a full tile: an SM runs several such tiles side by side.
-	leastExpert = 32
+	vecRows     = 8   // most rows of mul_mat_vec_q, MMVQ_MAX_BATCH_SIZE
+	floatRows   = 16  // most rows of mul_mat_f
+	tileRows    = 128 // most rows of a tile of mul_mat_q
+	leastTile   = 8   // rows of the smallest tile of mul_mat_q
+	leastFull   = 16  // fewest rows for which unpacking a tile's weights takes as long as for a full tile
 	fixupBlocks = 132 // thread blocks that share tiles of mul_mat_q, one for each SM of the H100
 	fixupTiles  = 256 // fewest tiles of attention that are not split over thread blocks
+	sorts       = 3   // how often the pairs of a layer are sorted: for gate, up and down
+	// Inputs that a tile of experts takes as long for as to start and to write its sums to the rows of their pairs: with 512 tokens of the
+	// same 8 experts, products of 2048 inputs take 115 us and of 768 inputs 137 us in Q4_K, whose FLOPs are as many (kernels.csv).
+	tileWrites = 300
 )
 
 // An unpacking is the vector operations of a weight in a GEMM: those that unpack it, and those
@@ -113,17 +122,21 @@ func ggmlActivation(l *analytic.Lowering, i int) {
 }
 
 // ggmlRouting makes the kernels that choose experts, sum their results and, for one token,
-// add the sum to the residual stream. For more tokens than mul_mat_vec_q takes, two kernels sort
-// the token-expert pairs by expert.
+// add the sum to the residual stream. For more tokens than mul_mat_vec_q takes, two kernels for each matrix gather and sort
+// the token-expert pairs by expert: a warp of each expert goes through all pairs (mm_ids_helper).
 func ggmlRouting(l *analytic.Lowering, i int) {
-	launches := 2.0
-	switch tokens := l.Step.Tokens(); {
-	case tokens == 1:
+	launches, o := 2.0, &l.Ops[i]
+	tokens := l.Step.Tokens()
+	if tokens == 1 {
 		launches = 3
-	case tokens > vecRows:
-		launches = 5
 	}
-	ggmlElement(l, i, launches, l.Ops[i].Work.Acts)
+	pairs := tokens * float64(o.Block.Experts.TopK)
+	ggmlElement(l, i, launches, o.Work.Acts+unit.FP32.Bytes((pairs+tokens)*float64(l.Step.Model.Hidden)))
+	if tokens <= vecRows {
+		return
+	}
+	k := l.Launch(i, roofline.MoERouting, sorts)
+	k.Work, k.Shape.Pairs, k.Shape.Experts = roofline.Work{}, sorts*pairs, 0
 }
 
 // fusesActivation reports whether the activation is fused into the GEMM of gate and up.
@@ -190,7 +203,7 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 	k.Format = unit.INT8
 	each := single(o, min(rows, vecRows))
 	if rows > vecRows {
-		each = max(each, tiled(o, rows, leastFull))
+		each = max(each, tiled(o, rows))
 	}
 	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each)
 	if rows > vecRows && o.Type != operator.Head { // the LM head has so many tiles that no thread blocks share one
@@ -211,10 +224,23 @@ func single(o *operator.Op, rows float64) float64 {
 	return u.weight + rows*u.row
 }
 
-// tiled is the vector operations of each weight in mul_mat_q. Tiles of at least full rows take as long as full ones.
-func tiled(o *operator.Op, rows, full float64) float64 {
+// tiled is the vector operations of each weight in mul_mat_q. Tiles of at least leastFull rows take as long to unpack as full ones.
+func tiled(o *operator.Op, rows float64) float64 {
 	u := &unpackingOf(o)[1]
-	return u.weight*max(1, rows/tileRows)*min(1, max(rows, leastTile)/full) + rows*u.row
+	return u.weight*max(1, rows/tileRows)*min(1, max(rows, leastTile)/leastFull) + rows*u.row
+}
+
+// tiledExperts is the vector operations of a grouped GEMM in mul_mat_q. All experts have tiles of the rows that a dense GEMM of as many
+// tokens would take, and a tile takes as long whatever part of its rows an expert has tokens for (mul_mat_q_switch_J and
+// mul_mat_q_process_tile of ggml/src/ggml-cuda/mmq.cuh). An SM runs one tile of tileRows outputs at a time, so that launches take whole
+// waves. For 129 to 224 tokens llama.cpp takes tiles of fewer rows than are taken here, which is up to a fourth less.
+func tiledExperts(l *analytic.Lowering, o *operator.Op, launches float64) float64 {
+	rows := min(max(leastTile*math.Ceil(o.Shape.Tokens/leastTile), leastTile), tileRows)
+	tiles := l.Step.Tiles(&o.Shape, rows) * math.Ceil(o.Shape.N/launches/tileRows)
+	if sms := float64(l.GPU.SMs); sms > 0 {
+		tiles = sms * math.Ceil(tiles/sms)
+	}
+	return launches * tiles * tileRows * (o.Shape.K + tileWrites) * tiled(o, rows)
 }
 
 // quantizeInput makes the kernels that quantize FP32 to blocks of 8-bit integers with a scale.
@@ -269,14 +295,13 @@ func ggmlExperts(l *analytic.Lowering, i int) {
 	quantizeInput(l, i, o.Shape.Pairs/n, n)
 	k := l.Launch(i, roofline.UnpackGEMM, n)
 	k.Format = unit.INT8
-	weights := o.Shape.N * o.Shape.K
+	each := o.Shape.N * o.Shape.K * single(o, 1)
 	if tokens <= vecRows {
-		k.Work.Vector = unit.FLOPs(weights * o.Shape.Pairs * single(o, 1))
+		k.Work.Vector = unit.FLOPs(o.Shape.Pairs * each)
 		return
 	}
-	_, pairs := l.Step.Chosen(&o.Shape, vecRows)
-	few := pairs * single(o, 1) // If tiles were faster for fewer tokens, they would be taken there.
-	k.Work.Vector = unit.FLOPs(weights * max(few, o.Shape.Hit*tiled(o, o.Shape.Pairs/o.Shape.Hit, leastExpert)))
+	_, pairs := l.Step.Chosen(&o.Shape, vecRows) // If tiles were faster for fewer tokens, they would be taken there.
+	k.Work.Vector = unit.FLOPs(max(pairs*each, tiledExperts(l, o, n)))
 }
 
 // ggmlAttention makes the kernels of attention. A token of one sequence takes a kernel that reads

@@ -136,7 +136,7 @@ func inclusion(weights []float64, k float64) []float64 {
 		}
 		more := false
 		for i, w := range weights {
-			if chance[i] == 1 {
+			if chance[i] == 1 || w == 0 {
 				continue
 			}
 			if chance[i] = (k - full) * w / rest; chance[i] >= 1 {
