@@ -34,12 +34,14 @@ type Profile struct {
 	Pipelined bool // a server has as many batches in its pipeline as there are stages
 	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
 	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.
-	Ahead   bool
-	Graph   bool        // a decode step is one CUDA graph, whose launches take the host no time
-	State   unit.Format // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
-	Conv    unit.Format // format of the inputs that convolutions remember; NoFormat for that of the residual stream
-	Newest  bool        // A convolution's newest input is kept too, though the next token needs only those before.
-	Reserve unit.Bytes  // memory that it takes besides weights, KV cache and activations
+	Ahead bool
+	Graph bool        // a decode step is one CUDA graph, whose launches take the host no time
+	State unit.Format // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
+	Conv  unit.Format // format of the inputs that convolutions remember; NoFormat for that of the residual stream
+	// The table of the input embedding lies in the memory of the host, which looks tokens up.
+	HostEmbedding bool
+	Newest        bool       // A convolution's newest input is kept too, though the next token needs only those before.
+	Reserve       unit.Bytes // memory that it takes besides weights, KV cache and activations
 
 	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
 	Padding func(g *hardware.GPU) operator.Padding

@@ -22,6 +22,7 @@ type Case struct {
 	Price    unit.DollarsPerHour // price of one GPU; 0 if not known
 
 	Popularity *operator.Popularity // how often each expert is chosen; nil if all are chosen equally often
+	Offload    *operator.Offload    // what of the model lies in the memory of the host; nil for nothing
 }
 
 // Workload is what the engine is asked to do.
@@ -69,6 +70,9 @@ const (
 	PowerLimit
 	LaunchLatency // fixed times of kernels and collectives
 	HostSpeed     // times of the host that show
+	HostBandwidth // reads of weights from the memory of the host
+	HostCores     // work of the host's threads
+	HostLink      // copies of weights from the memory of the host
 	NumLevers
 )
 

@@ -37,6 +37,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Padding = e.Padding(g)
 	}
+	p.Offload, p.HostEmbedding = c.Offload, e.HostEmbedding
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
 	if e.Allocate != nil {
 		p.footprint.Allocate(e.Allocate(&p.Rank, g), float64(c.Machine.Budget))

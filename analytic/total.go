@@ -138,8 +138,13 @@ func (t *total) depends() Dependence {
 	for _, k := range hostConstants {
 		host += t.slopes.By[k]
 	}
+	by := &t.slopes.By
+	reads, cores := by[roofline.HostMemory], by[roofline.HostCompute]
+	copies := by[roofline.WeightCopyShare] + by[roofline.WeightCopyPageable]
 	return Dependence{
-		Compute: on[roofline.Matrix] + on[roofline.Vector], MemoryBandwidth: on[roofline.Memory] + on[roofline.Serial],
+		Compute:         on[roofline.Matrix] + on[roofline.Vector] - cores,
+		MemoryBandwidth: on[roofline.Memory] + on[roofline.Serial] - reads - copies,
+		HostBandwidth:   reads, HostCores: cores, HostLink: copies,
 		NetworkBandwidth: on[roofline.Network], PowerLimit: -t.limited,
 		LaunchLatency: on[roofline.Fixed] + on[roofline.Chain] + t.slopes.By[roofline.StreamNode], HostSpeed: host,
 	}

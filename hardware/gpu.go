@@ -61,6 +61,7 @@ type GPU struct {
 	Bridge      bool             `toml:"bridge"`        // It is a bridge, which GPUs are without unless Links say otherwise.
 	NoP2P       bool             `toml:"no_p2p"`        // Their driver refuses peer access over PCIe, unless Links say otherwise.
 	Links       Links            `toml:"-"`             // what is not as usual on the host
+	Host        Host             `toml:"-"`             // the computer around it, where that matters; else zero
 	PCIe        unit.BytesPerSec `toml:"pcie"`          // rate to the host, in one direction; 0 for a GPU on the host's die
 	GPUsPerNode int              `toml:"gpus_per_node"` // GPUs of the usual node
 	NIC         unit.BytesPerSec `toml:"nic"`           // network for each GPU of the usual node, one direction; 0: the usual node has none
@@ -154,6 +155,9 @@ func (g *GPU) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) {
 func (g *GPU) Peaks() (*roofline.Peaks, error) {
 	p := &roofline.Peaks{
 		Memory: g.Bandwidth, SMs: float64(g.SMs), Link: g.Link, LinkGPUs: float64(g.Joined()), PCIe: g.PCIe, NIC: g.NIC,
+	}
+	if h := &g.Host; h.Channels > 0 {
+		p.HostMemory, p.HostVector, p.Pageable = h.Reads(), h.Cycles(), h.Pageable
 	}
 	for f := unit.FP32; f < unit.NumFormats; f++ {
 		run, rate := g.Runs(f)

@@ -45,6 +45,10 @@ const (
 	FusedAllReduce                // an all-reduce that the GEMMs ahead of it do themselves
 	PCIeCollective                // a collective between GPUs that no link joins
 	HostCopy                      // a copy between the GPU and the host
+	HostProduct                   // a product, or another operator, that the threads of the host compute
+	WeightCopy                    // weights that are copied from pinned memory of the host for the kernel after it
+	PageableCopy                  // weights that are copied from memory of the host that is not pinned
+	HostCrossing                  // the step passes from the GPU to the host, or back
 	NumClasses
 )
 

@@ -125,7 +125,7 @@ var laws = [NumClasses]Law{
 	MoEDecode:        moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
 	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: peerReduce(),
 	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU),
-	HostCopy: hostCopy,
+	HostCopy: hostCopy, HostProduct: hostProduct, WeightCopy: weightCopy, PageableCopy: pageableCopy, HostCrossing: hostCrossing,
 }
 
 // streaming is the law of kernels that read and write everything once: the roofline itself, and a time of each launch. Peak says of

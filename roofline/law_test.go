@@ -10,7 +10,8 @@ import (
 
 // peaks are of no GPU in particular.
 func peaks() *Peaks {
-	p := &Peaks{Vector: 60e12, Memory: 3e12, SMs: 132, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9}
+	p := &Peaks{Vector: 60e12, Memory: 3e12, SMs: 132, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9, HostMemory: 80e9, HostVector: 40e9,
+		Pageable: 7e9}
 	for f := range p.Matrix {
 		p.Matrix[f] = unit.FLOPsPerSec(100e12 * float64(1+f))
 	}
@@ -202,6 +203,8 @@ func TestFloor(t *testing.T) {
 		switch k.Class {
 		case MoERouting: // its law counts pairs, not bytes
 			return
+		case HostProduct, WeightCopy, PageableCopy, HostCrossing: // no work of the GPU
+			return
 		case AllReduce, OneShotAllReduce, FusedAllReduce, PCIeCollective:
 			w = Work{Wire: w.Wire, NodeWire: w.NodeWire}
 		case WGMMAGEMM, GroupedGEMM, MoEDecode, MoEPrefill:
@@ -240,7 +243,7 @@ func TestSlowerIsLessPeak(t *testing.T) {
 	trials(func(random *rand.Rand, m *Machine, k *Kernel) {
 		x := 1 + 3*random.Float64()
 		cost, slow := m.Cost(k), m.Peaks
-		slow.Vector = unit.FLOPsPerSec(float64(slow.Vector) / x)
+		slow.Vector, slow.HostVector = unit.FLOPsPerSec(float64(slow.Vector)/x), unit.FLOPsPerSec(float64(slow.HostVector)/x)
 		for f := range slow.Matrix {
 			slow.Matrix[f] = unit.FLOPsPerSec(float64(slow.Matrix[f]) / x)
 		}

@@ -35,7 +35,9 @@ var classes = [NumClasses]string{
 	MoERouting:       "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped GEMM of the experts",
 	AllReduce: "all-reduce over the link, by NCCL", OneShotAllReduce: "all-reduce, one-shot: one exchange over peer memory",
 	FusedAllReduce: "all-reduce, fused into the GEMMs ahead of it", PCIeCollective: "collective over PCIe",
-	HostCopy: "copy between GPU and host",
+	HostCopy: "copy between GPU and host", HostProduct: "product of the host's threads",
+	WeightCopy: "copy of weights from pinned memory of the host", PageableCopy: "copy of weights from memory of the host that is not pinned",
+	HostCrossing: "crossing between GPU and host",
 }
 
 // TestTheory holds docs/theory.md to the laws and the constants;

@@ -56,6 +56,10 @@ type Peaks struct {
 	LinkGPUs float64          // GPUs that the link joins
 	PCIe     unit.BytesPerSec // rate to the host, and to GPUs that no link joins, in one direction
 	NIC      unit.BytesPerSec // rate to other nodes
+
+	HostMemory unit.BytesPerSec // rate at which the threads of the host read its memory
+	HostVector unit.FLOPsPerSec // cycles of the vector units of the host's threads
+	Pageable   unit.BytesPerSec // rate of copies of the host's memory that is not pinned
 }
 
 // LinkAmong is the rate at which each of n GPUs of a node sends to the others.

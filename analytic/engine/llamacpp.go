@@ -18,7 +18,7 @@ var llamaCPPScheduler = sized{Scheduler: Scheduler{Name: "llama.cpp", Budget: 20
 
 // llamaCPP is llama.cpp, which Ollama runs too. Its CUDA backend keeps activations in FP32 and has kernels that unpack quantized weights.
 var llamaCPP = Engine{
-	lower: lowerEach,
+	lower: lowerPlaced,
 	kernels: kernels{
 		operator.Embedding: ggmlEmbedding, operator.Norm: ggmlNorm, operator.Product: ggmlProduct, operator.Router: ggmlProduct,
 		operator.Head: ggmlProduct, operator.Expand: ggmlProduct, operator.ExpertProduct: ggmlExperts, operator.Rotary: ggmlRotary,
@@ -34,8 +34,8 @@ var llamaCPP = Engine{
 			"here has measured; choosing a token on the host is not in it",
 		Constants: ggmlConstants, Graph: true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
 		Budget: llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
-		Allocate: ggmlAllocation,
-		State:    unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
+		Allocate: ggmlAllocation, HostEmbedding: true,
+		State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 		Support: analytic.Support{
 			Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 			Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",

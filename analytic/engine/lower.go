@@ -19,15 +19,20 @@ type kernels [operator.Send + 1]lowering
 // lowerEach lowers one operator after the other.
 func lowerEach(e *Engine, l *analytic.Lowering) {
 	for i := range l.Ops {
-		t := l.Ops[i].Type
-		switch {
-		case e.kernels[t] != nil:
-			e.kernels[t](l, i)
-		case e.kinds[t.Kind()] != nil:
-			e.kinds[t.Kind()](l, i)
-		default:
-			lowerFused(l, i)
-		}
+		e.lowerOne(l, i)
+	}
+}
+
+// lowerOne makes the kernels of operator i.
+func (e *Engine) lowerOne(l *analytic.Lowering, i int) {
+	t := l.Ops[i].Type
+	switch {
+	case e.kernels[t] != nil:
+		e.kernels[t](l, i)
+	case e.kinds[t.Kind()] != nil:
+		e.kinds[t.Kind()](l, i)
+	default:
+		lowerFused(l, i)
 	}
 }
 

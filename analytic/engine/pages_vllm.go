@@ -62,6 +62,8 @@ func layerSpecs(r *operator.Rank) (counts map[spec]int, order []spec) {
 	for l, b := range r.Model.Blocks() {
 		var s spec
 		switch {
+		case r.CachedOnHost(l):
+			continue
 		case b.Attention != nil && !b.Attention.Shared:
 			s = spec{window: b.Attention.Window, each: r.CachedBytes(b.Attention, r.Scheme.KV)}
 		case b.Scan != nil:

@@ -54,6 +54,7 @@ func (s *Step) head(dst []Op) []Op {
 	o.Shape.M, o.Shape.N, o.Shape.K, o.Shape.Matrices = rows, v/tp, float64(m.Head.In), 1
 	o.Work.FLOPs, o.Work.Weights = unit.FLOPs(2*rows*n/tp), s.Plain.MatrixBytes(matrix, n/tp, v/tp)
 	o.Work.Acts = stream.Bytes(rows * (float64(m.Head.In) + v/tp))
+	o.Host = s.Offload != nil && s.Offload.Head
 	if s.Par.TP > 1 {
 		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))
 	}

@@ -26,9 +26,18 @@ type Footprint struct {
 func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
 	share := r.Par.StageShare(r.Model.NumLayers())
 	layers, embedding, head := r.weights()
+	if r.HostEmbedding && r.Model.TiedHead {
+		head += embedding // the GPU has a copy as the LM head
+	}
+	if r.Offload != nil && r.Offload.Head {
+		head = 0
+	}
+	if r.HostEmbedding {
+		embedding = 0
+	}
 	ends := embedding + head
 	if r.Par.PP > 1 {
-		if r.Model.TiedHead {
+		if r.Model.TiedHead && !r.HostEmbedding {
 			head = embedding // the last stage has a copy of the tied embedding
 		}
 		ends = max(embedding, head)
@@ -95,7 +104,7 @@ func (r *Rank) caches(share float64) (all []Pages) {
 	}
 	for l, b := range r.Model.Blocks() {
 		a := b.Attention
-		if a == nil || a.Shared {
+		if a == nil || a.Shared || r.CachedOnHost(l) {
 			continue
 		}
 		window, layers := math.Inf(1), float64(l.Count)*share
@@ -118,7 +127,7 @@ func (r *Rank) State() unit.Bytes { return r.state().Times(r.Par.StageShare(r.Mo
 // state is the memory of one sequence on a rank that does not grow with its context.
 func (r *Rank) state() (b unit.Bytes) {
 	for l, block := range r.Model.Blocks() {
-		if c := block.Scan; c != nil {
+		if c := block.Scan; c != nil && !r.CachedOnHost(l) {
 			b += r.ScanState(c).Times(float64(l.Count))
 		}
 	}

@@ -14,6 +14,8 @@ type Memory struct {
 	State       unit.Bytes // state of scans and convolutions
 	Activations unit.Bytes // activations at the peak of the prefill
 	Reserve     unit.Bytes // CUDA context, communication buffers, buffers of the engine
+	HostWeights unit.Bytes // weights in the memory of the host
+	HostKV      unit.Bytes // KV cache and states there
 	Total       unit.Bytes
 	Capacity    unit.Bytes // memory of the GPU
 	Usable      unit.Bytes // part of the capacity that the engine takes, with activations that lie beside it
@@ -72,6 +74,8 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 	both := func(batch float64) unit.Bytes { return max(prefilling(batch), decoding(batch)) }
 	m.Weights, m.Reserve, m.batch = f.weights, f.reserve, w.Batch
 	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), both(batch)
+	m.HostWeights, m.HostKV = f.rank.onHost(float64(w.Context()))
+	m.HostKV = m.HostKV.Times(batch)
 	m.Total = f.total(batch, context, m.Activations)
 	if device.Capacity == 0 {
 		return m

@@ -26,6 +26,7 @@ type Op struct {
 
 	Decode bool  // attention of few queries, which splits the keys over the GPU
 	Shared bool  // part of experts that every token takes
+	Host   bool  // its matrices, or its cache, lie in the memory of the host
 	At     uint8 // number of its block in the layer
 
 	Block      *models.Block      // nil outside of the layers

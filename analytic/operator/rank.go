@@ -18,6 +18,9 @@ type Rank struct {
 	Plain    *models.Scheme // formats of matrices that are never quantized, as routers
 	Padding  Padding
 	routings []Routing // nil where all experts are chosen equally often
+
+	Offload       *Offload // what lies in the memory of the host; nil for nothing
+	HostEmbedding bool     // The table of the input embedding does too.
 }
 
 // A Padding is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
@@ -116,7 +119,7 @@ func (r *Rank) Windows() (all []float64) {
 	return slices.Compact(all)
 }
 
-// weights is the memory of the layers, the embedding and the head on a rank.
+// weights is the memory of the layers, the embedding and the head on a rank, without the layers' matrices that lie on the host.
 // Engines pad the vocabulary, so that any degree divides it.
 func (r *Rank) weights() (layers, embedding, head unit.Bytes) {
 	m, tp := r.Model, float64(r.Par.TP)
@@ -125,6 +128,9 @@ func (r *Rank) weights() (layers, embedding, head unit.Bytes) {
 		var one unit.Bytes
 		for j := range l.Blocks {
 			one += r.blockWeights(&l.Blocks[j])
+			if r.Offload != nil {
+				one -= r.hostWeights(&l.Blocks[j], r.Offload.Kinds[i])
+			}
 		}
 		layers += one.Times(float64(l.Count))
 	}

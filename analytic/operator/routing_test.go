@@ -161,7 +161,7 @@ func TestReachedByGroups(t *testing.T) {
 func TestPopularityOfAsManyAsTaken(t *testing.T) {
 	p := &Popularity{Loads: []float64{0, 1, 2, 0}}
 	m := &models.Model{Layers: []models.Layer{{Count: 1, Blocks: []models.Block{{Experts: &models.Experts{Count: 4, TopK: 2}}}}}}
-	r := p.Routings(m, 1)[0]
+	r := p.routings(m, 1)[0]
 	if hit, tiles := r.Hit(512), r.Tiles(512, 128); math.Abs(hit-2) > 1e-9 || math.Abs(tiles-8) > 1e-9 {
 		t.Errorf("512 tokens go to %v experts in %v tiles, want 2 in 8", hit, tiles)
 	}

@@ -65,6 +65,7 @@ func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
 		for k := begin; k < len(dst); k++ {
 			dst[k].place(l, j)
 		}
+		s.setHosted(dst[begin:], l)
 	}
 	return dst
 }

@@ -29,6 +29,7 @@ type Change struct {
 var names = [analytic.NumLevers]string{
 	analytic.Compute: "compute", analytic.MemoryBandwidth: "memory bandwidth", analytic.NetworkBandwidth: "network",
 	analytic.PowerLimit: "power limit", analytic.LaunchLatency: "launch latency", analytic.HostSpeed: "host",
+	analytic.HostBandwidth: "memory of the host", analytic.HostCores: "cores of the host", analytic.HostLink: "PCIe to the host",
 }
 
 // Resources is what an estimate would be with each resource of the machine faster by Step, from the derivatives of its times. The
@@ -38,6 +39,9 @@ func Resources(e *analytic.Estimate) []Change {
 	for lever, name := range names {
 		c := Change{Name: name, Estimate: *e}
 		prefill, decode := saved(e.Prefill.Depends[lever]), saved(e.Decode.Depends[lever])
+		if lever >= int(analytic.HostBandwidth) && prefill+decode == 0 {
+			continue // all of the model lies on the GPU
+		}
 		c.TTFT.Expected -= prefill
 		c.TPOT.Expected -= decode
 		c.TTLT.Expected -= prefill + decode.Times(float64(e.Tokens))
@@ -56,6 +60,9 @@ func saved(t unit.Seconds) unit.Seconds { return t.Times(1 - 1/(1+Step)) }
 // each GPU come first.
 func Choices(c *analytic.Case) []Change {
 	var all []Change
+	if c.Offload != nil {
+		return nil // What lies on the host was chosen for this case alone.
+	}
 	add := func(name string, by unit.Said, changed analytic.Case) {
 		if runs(&changed) {
 			if e, err := analytic.Predict(&changed); err == nil && e.Memory.Fits() {

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"math"
+
+	"llmprof/analytic"
+	"llmprof/analytic/operator"
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// offloadRows is the fewest rows of a product whose weights lie on the host that llama.cpp copies them to the GPU for
+// (GGML_OP_OFFLOAD_MIN_BATCH in ggml/src/ggml-cuda/ggml-cuda.cu): rows of a matrix, and tokens of a product of experts.
+const offloadRows = 32
+
+// hostCycles are the cycles of a weight in ggml's dot products on a core of Zen 5 with AVX-512 and VNNI, of 256 rows of 2048 weights in
+// its cache, by type (vec_dot of ggml_get_type_traits_cpu of llama.cpp 0c1e570).
+var hostCycles = map[string]float64{
+	"F32": 0.16, "F16": 0.082, "BF16": 0.051, "Q8_0": 0.079, "Q6_K": 0.063, "Q5_K": 0.088, "Q4_K": 0.061, "Q3_K": 0.089, "Q2_K": 0.054,
+	"Q4_0": 0.105, "Q4_1": 0.105, "Q5_0": 0.104, "Q5_1": 0.104, "MXFP4": 0.098, "IQ4_NL": 0.098, "IQ4_XS": 0.095, "IQ3_S": 0.588,
+	"IQ3_XXS": 0.333, "IQ2_XXS": 0.160, "IQ2_XS": 0.266, "IQ2_S": 0.266, "IQ1_S": 0.453, "IQ1_M": 0.453,
+}
+
+// otherCycles is the cycles of a weight in a type whose dot product was not timed.
+const otherCycles = 0.1
+
+// lowerPlaced lowers operators whose matrices lie on the host as ggml's scheduler places them. For few rows the host computes them, and
+// each run of them is a part of the graph of its own: the step passes to the host and back. For many rows each matrix is copied to the
+// GPU, which waits before each copy, since copies run on the stream that computes (ggml_backend_sched_compute_splits).
+func lowerPlaced(e *Engine, l *analytic.Lowering) {
+	before := hostsFirst(l)
+	for i := range l.Ops {
+		o := &l.Ops[i]
+		here := o.Host && !copiesFor(l)
+		if here != before {
+			cross(l, i, 1)
+		}
+		before = here
+		switch {
+		case here:
+			computeOnHost(l, i)
+		case o.Host:
+			copyWeights(l, i)
+			e.lowerOne(l, i)
+		default:
+			e.lowerOne(l, i)
+		}
+	}
+	if before && !hostsFirst(l) {
+		cross(l, len(l.Ops)-1, 1)
+	}
+}
+
+// hostsFirst reports whether the step is on the host when a part begins. A layer that lies there whole follows another one there.
+func hostsFirst(l *analytic.Lowering) bool {
+	switch {
+	case l.Step.Offload == nil || copiesFor(l):
+		return false
+	case l.Part == operator.PartLast:
+		return l.Step.HostLayers() > 0
+	}
+	return l.Part == operator.PartLayers && len(l.Ops) > 0 && l.Ops[0].Host
+}
+
+// copiesFor reports whether weights on the host are copied to the GPU for a step.
+func copiesFor(l *analytic.Lowering) bool {
+	off := l.Step.Offload
+	return off != nil && !off.Stays && l.Step.Tokens() >= offloadRows
+}
+
+// cross makes the passages of the step between GPU and host ahead of operator i.
+func cross(l *analytic.Lowering, i int, times float64) {
+	k := l.Launch(i, roofline.HostCrossing, times)
+	k.Work, k.Format, k.Graphed = roofline.Work{}, unit.NoFormat, true
+}
+
+// copyWeights makes the copies of an operator's matrices, or of its cache. Experts that no token is sent to are left out, so that the
+// host reads the choice of experts back first.
+func copyWeights(l *analytic.Lowering, i int) {
+	o, class := &l.Ops[i], roofline.WeightCopy
+	bytes := o.Work.KV + o.Work.State
+	if o.Type.Kind() == operator.GEMM {
+		bytes += o.Work.Weights
+		if l.Step.Offload.Pageable {
+			class = roofline.PageableCopy
+		}
+	}
+	if bytes == 0 {
+		return
+	}
+	n := max(o.Shape.Matrices, 1)
+	if o.Type == operator.ExpertProduct {
+		n++
+	}
+	cross(l, i, n)
+	k := l.Launch(i, class, n)
+	k.Work, k.Format, k.Graphed = roofline.Work{Weights: bytes}, unit.NoFormat, true
+}
+
+// computeOnHost makes the operator on the host's threads.
+func computeOnHost(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	k := l.Launch(i, roofline.HostProduct, max(o.Shape.Matrices, 1))
+	k.Graphed = true
+	k.Work = roofline.Work{Weights: o.Work.Weights, KV: o.Work.KV, State: o.Work.State}
+	if o.Type.Kind() == operator.Element {
+		k.Work.Acts, k.Work.Weights = unit.FP32.Bytes(float64(o.Work.Acts)/2), 0
+	}
+	k.Work.Vector = unit.FLOPs(float64(o.Work.FLOPs) / 2 * cyclesOf(o))
+}
+
+// cyclesOf is the cycles of a weight in a product of the host, or of a value of the cache in attention.
+func cyclesOf(o *operator.Op) float64 {
+	if o.Type.Kind() != operator.GEMM || o.Block == nil {
+		return hostCycles["F16"]
+	}
+	bits, name := weightBits(o), ""
+	b, off := o.Block, math.Inf(1)
+	lists := [][]models.Linear{b.In, b.Out}
+	if e := b.Experts; e != nil {
+		lists = append(lists, e.In, e.Out, e.Router)
+	}
+	for _, list := range lists {
+		for i := range list {
+			if s := list[i].Stored; s != nil && math.Abs(s.Bits-bits) < off {
+				off, name = math.Abs(s.Bits-bits), s.Name
+			}
+		}
+	}
+	if c := hostCycles[name]; c > 0 {
+		return c
+	}
+	return otherCycles
+}

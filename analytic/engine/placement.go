@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/analytic/operator"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Placement is which tensors of a model lie in the memory of the host, by the options of llama.cpp.
+type Placement struct {
+	Layers    *int     // --n-gpu-layers: layers on the GPU, the output counting as one; nil for all
+	Experts   int      // --n-cpu-moe: layers, from the first, whose experts lie on the host
+	Overrides []string // --override-tensor: REGEX=BUFFER, of which the first that matches holds; CPU is the host
+	Cache     bool     // --no-kv-offload
+	Stays     bool     // --no-op-offload
+	Pageable  bool     // --load-mode mmap
+	Step      int      // --ubatch-size; 0 for the default
+}
+
+// An override puts the tensors whose names match on the host, or on the GPU.
+type override struct {
+	name *regexp.Regexp
+	host bool
+}
+
+// overrides are the options in the order in which they hold.
+func (p *Placement) overrides() (all []override, err error) {
+	for _, text := range p.Overrides {
+		for part := range strings.SplitSeq(text, ",") {
+			at := strings.LastIndexByte(part, '=')
+			if at < 1 {
+				return nil, fmt.Errorf("--override-tensor %.60q: want REGEX=BUFFER, as \\.ffn_.*_exps=CPU", part)
+			}
+			name, err := regexp.Compile(part[:at])
+			if err != nil {
+				return nil, fmt.Errorf("--override-tensor %.60q: %w", part, err)
+			}
+			all = append(all, override{name, strings.HasPrefix(strings.ToUpper(part[at+1:]), "CPU")})
+		}
+	}
+	for i := range p.Experts {
+		all = append(all, override{regexp.MustCompile(fmt.Sprintf(`blk\.%d\.ffn_(up|down|gate|gate_up)_(ch|)exps`, i)), true})
+	}
+	return all, nil
+}
+
+// tensors are names of the tensors of each part of a layer. A part goes where all of them do.
+var tensors = []struct {
+	part  operator.Residence
+	names []string
+}{
+	{operator.ExpertsIn, []string{"ffn_gate_exps", "ffn_up_exps"}}, {operator.ExpertsOut, []string{"ffn_down_exps"}},
+	{operator.FeedForward, []string{"ffn_gate", "ffn_up", "ffn_down"}}, {operator.Rest, []string{"attn_q", "attn_k", "attn_v", "attn_output"}},
+}
+
+// Place is the model with its layers divided by where their tensors lie, and what of it lies on the host; nil for nothing.
+func (p *Placement) Place(m *models.Model) (*models.Model, *operator.Offload, error) {
+	all, err := p.overrides()
+	if err != nil {
+		return nil, nil, err
+	}
+	layers, first := m.NumLayers(), 0 // The first layers stay on the host (get_layer_buft_list of src/llama-model.cpp).
+	if p.Layers != nil {
+		first = min(max(layers+1-*p.Layers, 0), layers)
+	}
+	divided := ""
+	placed, off := operator.Place(m, func(i int) (at operator.Residence) {
+		if i < first {
+			return operator.WholeLayer
+		}
+		for _, t := range tensors {
+			n := 0
+			for _, name := range t.names {
+				if hosted(all, "blk."+strconv.Itoa(i)+"."+name+".weight") {
+					n++
+				}
+			}
+			switch n {
+			case len(t.names):
+				at |= t.part
+			case 0:
+			default:
+				divided = strings.Join(t.names, ", ")
+			}
+		}
+		return at
+	})
+	if divided != "" {
+		return nil, nil, fmt.Errorf("--override-tensor: it puts some of %s on the host and leaves the others, for which there is no estimate", divided)
+	}
+	off.Head = p.Layers != nil && *p.Layers == 0
+	off.Cache, off.Stays, off.Pageable = p.Cache, p.Stays, p.Pageable
+	nothing := !off.Head && !off.Cache
+	for _, at := range off.Kinds {
+		nothing = nothing && at == 0
+	}
+	if nothing {
+		return m, nil, nil
+	}
+	return placed, off, nil
+}
+
+// hosted reports whether the first override that matches a tensor puts it on the host.
+func hosted(all []override, tensor string) bool {
+	for _, o := range all {
+		if o.name.MatchString(tensor) {
+			return o.host
+		}
+	}
+	return false
+}
+
+// Flags are the options of llama.cpp.
+func (p *Placement) Flags() string {
+	var all []string
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if p.Layers != nil {
+		add("--n-gpu-layers %d", *p.Layers)
+	} else {
+		add("--n-gpu-layers 999")
+	}
+	for _, o := range p.Overrides {
+		add("--override-tensor '%s'", o)
+	}
+	if p.Experts > 0 {
+		add("--n-cpu-moe %d", p.Experts)
+	}
+	if p.Step > 0 {
+		add("--batch-size %d --ubatch-size %d", max(p.Step, 2048), p.Step)
+	}
+	if p.Cache {
+		add("--no-kv-offload")
+	}
+	if p.Stays {
+		add("--no-op-offload")
+	}
+	if !p.Pageable {
+		add("--load-mode none")
+	}
+	return strings.Join(all, " ")
+}
+
+// A Placed is an estimate with the tensors of a model in some places.
+type Placed struct {
+	Placement
+	Case     analytic.Case
+	Estimate analytic.Estimate
+}
+
+// At answers a case with a placement.
+func (p *Placement) At(c *analytic.Case) (*Placed, error) {
+	placed := &Placed{Placement: *p, Case: *c}
+	var err error
+	if placed.Case.Model, placed.Case.Offload, err = p.Place(c.Model); err != nil {
+		return nil, err
+	}
+	if p.Step > 0 {
+		m := *c.Machine
+		m.Budget = p.Step
+		placed.Case.Machine = &m
+	}
+	placed.Estimate, err = analytic.Predict(&placed.Case)
+	return placed, err
+}
+
+// fits reports whether both memories have room. The margin of the GPU stays free, and so does a part of the host's memory for the system.
+func (p *Placed) fits(margin unit.Bytes) bool {
+	const system = unit.Bytes(2e9)
+	m := &p.Estimate.Memory
+	return m.Total+margin <= m.Usable && m.HostWeights+m.HostKV+system <= p.Case.Machine.GPU.Host.RAM
+}
+
+// steps are the sizes of a pass among which a placement is looked for. A larger one copies the same weights for more tokens, and takes
+// more memory of the GPU.
+var steps = []int{512, 1024, 2048, 4096}
+
+// Best is the placement with which a request takes least, of those that fit: with all experts on the host, or as few layers' as fit;
+// of a dense model, or where not even that fits, with as many layers on the GPU as fit.
+func Best(c *analytic.Case, pageable bool) (*Placed, error) {
+	var best *Placed
+	for _, step := range steps {
+		p, err := fullest(c, Placement{Step: step, Pageable: pageable}, 0)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil && (best == nil || p.Estimate.TTLT.Expected < best.Estimate.TTLT.Expected) {
+			best = p
+		}
+		if step >= c.Workload.PromptLen {
+			break
+		}
+	}
+	return best, nil
+}
+
+// fitMargin is the memory that llama.cpp's own --fit leaves free on each GPU (--fit-target).
+const fitMargin = unit.Bytes(1 << 30)
+
+// OwnFit is what llama.cpp's own --fit chooses: the default pass, weights as pages of the file, and a margin on the GPU (common/fit.cpp).
+func OwnFit(c *analytic.Case) (*Placed, error) {
+	return fullest(c, Placement{Pageable: true}, fitMargin)
+}
+
+// fullest is the placement that leaves least on the host; nil if none fits.
+func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (*Placed, error) {
+	layers := c.Model.NumLayers()
+	try := func(p Placement) (*Placed, bool, error) {
+		placed, err := p.At(c)
+		if err != nil {
+			return nil, false, err
+		}
+		return placed, placed.fits(margin), nil
+	}
+	most := 0
+	if c.Model.HasExperts() {
+		most = layers
+	}
+	base.Experts = most
+	whole, ok, err := try(base)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok: // fewest layers whose experts lie on the host
+		return least(most, whole, func(n int) (*Placed, bool, error) { p := base; p.Experts = n; return try(p) })
+	}
+	none := base
+	none.Layers = new(int)
+	all, ok, err := try(none)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return least(layers+1, all, func(n int) (*Placed, bool, error) {
+		p := base
+		p.Layers = new(layers + 1 - n)
+		return try(p)
+	})
+}
+
+// least is the placement of the least n that fits; that of the most is known.
+func least(most int, known *Placed, try func(n int) (*Placed, bool, error)) (*Placed, error) {
+	low, high := 0, most
+	for low < high {
+		n := (low + high) / 2
+		p, ok, err := try(n)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok:
+			known, high = p, n
+		default:
+			low = n + 1
+		}
+	}
+	return known, nil
+}
+
+// A Worth is what a change of the machine would make of a placement.
+type Worth struct {
+	Name     string
+	Estimate analytic.Estimate
+}
+
+// Worths are what more memory of the GPU, faster memory of the host, a larger pass and pinned weights would make of a placement. With more
+// memory on the GPU as much more of the model lies there as fits.
+func (p *Placed) Worths(c *analytic.Case) (all []Worth) {
+	add := func(name string, placed *Placed, err error) {
+		if err == nil && placed != nil {
+			all = append(all, Worth{name, placed.Estimate})
+		}
+	}
+	const more = unit.Bytes(1e9)
+	larger, m := *c, *c.Machine
+	m.Utilization *= float64((m.GPU.Visible() + more) / m.GPU.Visible())
+	larger.Machine = &m
+	placed, err := fullest(&larger, Placement{Step: p.Step, Pageable: p.Pageable}, 0)
+	add("1 GB more on the GPU", placed, err)
+	host := c.Machine.GPU.Host
+	host.Speed, host.Read = host.Speed*1.25, host.Read.Times(1.25)
+	faster := *c
+	if faster.Machine, err = analytic.NewMachine(c.Machine.GPU.On(&host), c.Machine.Cal, c.Machine.Engine); err == nil {
+		placed, err = p.Placement.At(&faster)
+		add("memory of the host 25 % faster", placed, err)
+	}
+	other := p.Placement
+	if other.Step = 2 * max(p.Step, ggmlStep); other.Step <= steps[len(steps)-1] {
+		if placed, err = other.At(c); err == nil && placed.fits(0) {
+			add(fmt.Sprintf("--ubatch %d", other.Step), placed, nil)
+		}
+	}
+	other = p.Placement
+	other.Pageable = !p.Pageable
+	placed, err = other.At(c)
+	add("--load-mode "+LoadMode(other.Pageable), placed, err)
+	return all
+}
+
+// LoadMode is llama.cpp's name of how weights are loaded.
+func LoadMode(pageable bool) string {
+	if pageable {
+		return "mmap"
+	}
+	return "none"
+}

@@ -1,0 +1,163 @@
+package hardware
+
+import (
+	_ "embed" // hosts.toml
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/BurntSushi/toml"
+
+	"llmprof/internal/spelling"
+	"llmprof/unit"
+)
+
+//go:embed hosts.toml
+var hostsTOML string
+
+// A Host is the computer around a GPU, as far as work and weights may lie there: its processor, its memory, and the way to the GPU.
+type Host struct {
+	Name     string   `toml:"name"`
+	Key      string   `toml:"-"`
+	Aliases  []string `toml:"aliases"`
+	Channels int      `toml:"channels"` // channels of 64 bits; those of LPDDR and of DDR5's halves added up to as many bits
+	Speed    float64  `toml:"speed"`    // million transfers a second
+
+	RAM     unit.Bytes       `toml:"ram"`
+	Read    unit.BytesPerSec `toml:"read"`      // most that the processor reads, where its fabric limits it; 0 for the memory's rate
+	PerCore unit.BytesPerSec `toml:"core_read"` // most that one thread reads
+	Cores   int              `toml:"cores"`     // physical cores without efficiency cores, as many as llama.cpp starts threads
+	Clock   unit.Hertz       `toml:"clock"`     // of all cores at work
+	Vector  string           `toml:"vector"`    // instructions that dot products take: avx512, avx2 or neon
+	PCIe    unit.BytesPerSec `toml:"pcie"`      // rate to one GPU, in one direction; 0 for that of the GPU
+
+	Pageable unit.BytesPerSec `toml:"pageable"` // rate of copies to the GPU of memory that is not pinned
+	Sync     unit.Seconds     `toml:"sync"`     // time of a launch and of waiting for it
+	Threads  int              `toml:"-"`        // threads of the engine; 0 for as many as there are cores
+	Source   string           `toml:"source"`
+}
+
+// busBytes is the width of a memory channel.
+const busBytes = 8
+
+// Bandwidth is the rate of the memory: channels × transfers × 8 bytes.
+func (h *Host) Bandwidth() unit.BytesPerSec {
+	return unit.BytesPerSec(float64(h.Channels) * h.Speed * 1e6 * busBytes)
+}
+
+// vectors is how many of the cycles of the widest instructions (AVX-512 with VNNI) the others take for a dot product: half as many bits
+// at a time, and for NEON a quarter on as many again units.
+var vectors = map[string]float64{"avx512": 1, "avx2": 2, "neon": 2}
+
+// threads is the number of threads at work.
+func (h *Host) threads() float64 {
+	if h.Threads > 0 {
+		return float64(h.Threads)
+	}
+	return float64(h.Cores)
+}
+
+// Reads is the rate at which the threads read the memory: what the memory, the fabric and the threads let through.
+func (h *Host) Reads() unit.BytesPerSec {
+	rate := h.Bandwidth()
+	if h.Read > 0 {
+		rate = min(rate, h.Read)
+	}
+	return min(rate, h.PerCore.Times(h.threads()))
+}
+
+// Cycles is the rate of the threads' clocks, in cycles of the widest vector instructions. Threads beyond the cores share them.
+func (h *Host) Cycles() unit.FLOPsPerSec {
+	return unit.FLOPsPerSec(min(h.threads(), float64(h.Cores)) * float64(h.Clock) / vectors[h.Vector])
+}
+
+// hosts are the tables of hosts.toml, by their keys.
+var hosts = sync.OnceValue(func() map[string]*Host {
+	var file struct{ Host map[string]*Host }
+	if _, err := toml.Decode(hostsTOML, &file); err != nil {
+		panic(err) // The file is part of the program, and a test reads it.
+	}
+	for key, h := range file.Host {
+		h.Key = key
+	}
+	return file.Host
+})
+
+// Hosts lists the known hosts by their keys.
+func Hosts() (all []Host) {
+	for _, key := range slices.Sorted(maps.Keys(hosts())) {
+		all = append(all, *hosts()[key])
+	}
+	return all
+}
+
+// memories is a kind of memory with its speed and its channels, as ddr5-6000x2.
+var memories = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(lp)?ddr([345]x?)-(\d{3,5})(?:x(\d{1,2}))?$`) })
+
+// HostOf is the host of a name: that of the table, or a desktop with a kind of memory, its speed and its channels, as ddr5-6000x2.
+func HostOf(name string) (Host, error) {
+	folded, names := strings.ToLower(strings.TrimSpace(name)), []string{}
+	for key, h := range hosts() {
+		if key == folded || slices.Contains(h.Aliases, folded) {
+			return *h, nil
+		}
+		names = append(append(names, key), h.Aliases...)
+	}
+	found := memories().FindStringSubmatch(folded)
+	if found == nil {
+		slices.Sort(names)
+		return Host{}, fmt.Errorf("host %.40q is not known; want memory as ddr5-6000x2, or %s", name, spelling.Hint(name, names))
+	}
+	h := *hosts()[desktop]
+	h.Key, h.Name, h.Channels = folded, folded, 2
+	h.Speed, _ = strconv.ParseFloat(found[3], 64)
+	if found[4] != "" {
+		h.Channels, _ = strconv.Atoi(found[4])
+	}
+	if h.Channels < 1 || h.Speed < 400 || h.Speed > 20000 {
+		return h, fmt.Errorf("host %.40q: want 400 to 20000 million transfers a second, and at least one channel", name)
+	}
+	h.Read = 0
+	return h, nil
+}
+
+// desktop and server are what is taken for a host that nobody describes.
+const desktop, server = "desktop-ddr5", "server-ddr5"
+
+// UsualHost is the host that a GPU is taken to be in: a desktop for one without ECC memory or a node of its own, else a server.
+func UsualHost(g *GPU) Host {
+	key := desktop
+	if g.Link > 0 && !g.Bridge || g.NIC > 0 {
+		key = server
+	}
+	return *hosts()[key]
+}
+
+// On is g in a host.
+func (g *GPU) On(h *Host) *GPU {
+	other := *g
+	other.Host = *h
+	if h.PCIe > 0 && g.PCIe > 0 {
+		other.PCIe = min(g.PCIe, h.PCIe)
+	}
+	return &other
+}
+
+// Check says what about a host cannot be.
+func (h *Host) Check() error {
+	_, known := vectors[h.Vector]
+	switch {
+	case h.Channels < 1 || h.Speed < 400 || h.Cores < 1 || h.Clock < 1e8 || h.RAM < 1e9 || h.PerCore < 1e9 || h.Pageable < 1e8:
+		return fmt.Errorf("host %s: channels, speed, cores, clock, ram, core_read or pageable is missing or too small", h.Name)
+	case !known:
+		return fmt.Errorf("host %s: vector is %.20q: want avx512, avx2 or neon", h.Name, h.Vector)
+	case h.Sync <= 0 || h.Sync > 0.01 || math.IsNaN(float64(h.Sync)):
+		return fmt.Errorf("host %s: sync is %v: want up to 10 ms", h.Name, h.Sync)
+	}
+	return nil
+}
