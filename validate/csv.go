@@ -36,7 +36,7 @@ func (o *Observation) cells() []cell {
 		{name: "engine", to: &o.Engine}, {name: "mode", to: &o.Mode},
 		{"release", &o.Release, true}, {name: "tp", to: &o.TP}, {columnEP, &o.EP, true}, {columnBudget, &o.Budget, true},
 		{columnGraphs, &o.Graphs, true}, {columnRecvInterval, &o.RecvInterval, true}, {"option", &o.Option, true},
-		{"expert_skew", &o.Skew, true},
+		{"expert_skew", &o.Skew, true}, {"host", &o.Host, true}, {"placement", &o.Placement, true},
 		{name: "batch", to: &o.Batch}, {name: "prompt_len", to: &o.Prompt}, {name: "gen_len", to: &o.Gen}, {name: "weights", to: &o.Weights},
 		{name: "kv", to: &o.KV},
 		{name: "load", to: (*string)(&o.Load)}, {name: "all_logits", to: &o.Logits}, {name: "params", to: &o.Params},

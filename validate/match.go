@@ -206,8 +206,17 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if question.Popularity, err = popularity(c.Skew, held.model); err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	question.Machine, err = s.machine(c)
-	return question, err
+	if question.Machine, err = s.machine(c); err != nil || c.Placement == "" {
+		return question, err
+	}
+	place, _, err := engine.ParsePlacement(c.Placement)
+	if err == nil {
+		*question, err = place.Of(question)
+	}
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return question, nil
 }
 
 // sameExperts is the skew of a model whose router gives every expert the same score, so that all tokens take the same ones.
@@ -300,5 +309,6 @@ func byConfig(a, b *Config) int {
 		cmp.Compare(a.Gen, b.Gen),
 		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs),
 		cmp.Compare(a.RecvInterval, b.RecvInterval), cmp.Compare(a.Option, b.Option), cmp.Compare(a.Skew, b.Skew),
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Placement, b.Placement),
 	)
 }

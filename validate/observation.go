@@ -78,6 +78,8 @@ type Config struct {
 	RecvInterval int    // decode steps after which the engine receives new requests; 0 for one
 	Option       string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
 	Skew         string // exponent of a Zipf law by which experts were chosen, or sameExperts; empty for evenly
+	Host         string // host of the GPU, as hardware.HostOf reads it; empty where nothing lies there
+	Placement    string // what lies on the host, as engine.ParsePlacement reads it
 	Batch        int    // sequences together, or clients
 	Prompt       int    // tokens of each prompt
 	Gen          int    // tokens generated for each
@@ -115,6 +117,9 @@ func (c *Config) String() string {
 	}
 	if c.Option != "" {
 		s += ", with " + c.Option
+	}
+	if c.Placement != "" {
+		s += ", " + strings.TrimSpace(c.Host+" "+c.Placement)
 	}
 	if c.Skew != "" {
 		s += ", expert skew " + c.Skew

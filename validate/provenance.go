@@ -44,6 +44,8 @@ func fits() []fit {
 		{source: "h100-llamacpp", model: "llama3.2-1b", constant: "host.launch host.request of llama-cpp"},
 		{source: "h100-llamacpp", model: "qwen3-30b-a3b", metric: TPOT, batch: 32,
 			constant: "element.compute of llama-cpp in the tiles of experts"},
+		{source: "h200-llamacpp-host", metric: TTFT, constant: "weight_copy.share of llama-cpp"},
+		{source: "h200-llamacpp-host", metric: TPOT, constant: "host_product.memory of llama-cpp"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "gemm.memory of integrated modules"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "gemm.memory of integrated modules"},
 	}

@@ -13,6 +13,7 @@ import (
 // A runner is an engine on a GPU, by the names that an observation has.
 type runner struct {
 	gpu, engine, mode, release, with string
+	host, placement                  string
 	graphs                           int
 }
 
@@ -47,7 +48,7 @@ func (s *Scorer) machine(config *Config) (*analytic.Machine, error) {
 }
 
 func (c *Config) runner() runner {
-	return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Option, c.Graphs}
+	return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Option, c.Host, c.Placement, c.Graphs}
 }
 
 // prepare is an engine on a GPU with the calibration of both.
@@ -64,11 +65,28 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
 		return nil, nil, nil, err
 	}
+	if r.host != "" {
+		if g, err = inHost(g, r); err != nil {
+			return nil, nil, nil, err
+		}
+	}
 	if e, err = s.runs(r); err != nil || s.Calibration == nil {
 		return g, e, nil, err
 	}
 	file, err = s.Calibration(g, e.Profile().Engine())
 	return g, e, file, err
+}
+
+// inHost is a GPU in the host of a runner.
+func inHost(g *hardware.GPU, r runner) (*hardware.GPU, error) {
+	host, err := hardware.HostOf(r.host)
+	if err != nil {
+		return nil, err
+	}
+	if _, host.Threads, err = engine.ParsePlacement(r.placement); err != nil {
+		return nil, err
+	}
+	return g.On(&host), nil
 }
 
 // changed is the machine with the constants altered. Its interval is that of the

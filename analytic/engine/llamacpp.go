@@ -205,10 +205,20 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 	if rows > vecRows {
 		each = max(each, tiled(o, rows))
 	}
-	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each)
+	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each * integers(l.GPU, rows))
 	if rows > vecRows && o.Type != operator.Head { // the LM head has so many tiles that no thread blocks share one
 		fixup(l, i, min(rows, tileRows), n)
 	}
+}
+
+// integers is the vector operations of an unpacking as a share of those on an H100, which were measured. Most of them are on integers, for
+// which an SM has half as many lanes as for FP32 since Ampere, but as many on Volta and Turing (NVIDIA's white papers). Volta multiplies
+// the rows of prompts by cuBLAS, for which there is no law here.
+func integers(g *hardware.GPU, rows float64) float64 {
+	if major(g, 7) && (rows <= vecRows || capability(g) == 7.5) {
+		return 0.5
+	}
+	return 1
 }
 
 func unpackingOf(o *operator.Op) *[2]unpacking {
@@ -295,13 +305,13 @@ func ggmlExperts(l *analytic.Lowering, i int) {
 	quantizeInput(l, i, o.Shape.Pairs/n, n)
 	k := l.Launch(i, roofline.UnpackGEMM, n)
 	k.Format = unit.INT8
-	each := o.Shape.N * o.Shape.K * single(o, 1)
+	each := o.Shape.N * o.Shape.K * single(o, 1) * integers(l.GPU, 1)
 	if tokens <= vecRows {
 		k.Work.Vector = unit.FLOPs(o.Shape.Pairs * each)
 		return
 	}
 	_, pairs := l.Step.Chosen(&o.Shape, vecRows) // If tiles were faster for fewer tokens, they would be taken there.
-	k.Work.Vector = unit.FLOPs(max(pairs*each, tiledExperts(l, o, n)))
+	k.Work.Vector = unit.FLOPs(max(pairs*each, tiledExperts(l, o, n)*integers(l.GPU, tokens)))
 }
 
 // ggmlAttention makes the kernels of attention. A token of one sequence takes a kernel that reads

@@ -153,20 +153,60 @@ type Placed struct {
 	Estimate analytic.Estimate
 }
 
-// At answers a case with a placement.
-func (p *Placement) At(c *analytic.Case) (*Placed, error) {
-	placed := &Placed{Placement: *p, Case: *c}
-	var err error
-	if placed.Case.Model, placed.Case.Offload, err = p.Place(c.Model); err != nil {
-		return nil, err
-	}
+// Of is a case with a placement.
+func (p *Placement) Of(c *analytic.Case) (placed analytic.Case, err error) {
+	placed = *c
 	if p.Step > 0 {
 		m := *c.Machine
 		m.Budget = p.Step
-		placed.Case.Machine = &m
+		placed.Machine = &m
+	}
+	placed.Model, placed.Offload, err = p.Place(c.Model)
+	return placed, err
+}
+
+// At answers a case with a placement.
+func (p *Placement) At(c *analytic.Case) (*Placed, error) {
+	placed := &Placed{Placement: *p}
+	var err error
+	if placed.Case, err = p.Of(c); err != nil {
+		return nil, err
 	}
 	placed.Estimate, err = analytic.Predict(&placed.Case)
 	return placed, err
+}
+
+// ParsePlacement reads a placement, and the number of threads, as options in a line.
+func ParsePlacement(text string) (p Placement, threads int, err error) {
+	words := strings.Fields(text)
+	number := func(to *int) error {
+		if len(words) < 2 {
+			return fmt.Errorf("%s: want a number", words[0])
+		}
+		words = words[1:]
+		*to, err = strconv.Atoi(words[0])
+		return err
+	}
+	for ; len(words) > 0 && err == nil; words = words[1:] {
+		switch words[0] {
+		case "--ngl":
+			p.Layers = new(int)
+			err = number(p.Layers)
+		case "--n-cpu-moe":
+			err = number(&p.Experts)
+		case "--ubatch":
+			err = number(&p.Step)
+		case "--threads":
+			err = number(&threads)
+		case "--mmap":
+			p.Pageable = true
+		case "--no-op-offload":
+			p.Stays = true
+		default:
+			err = fmt.Errorf("%.40q is no option of a placement", words[0])
+		}
+	}
+	return p, threads, err
 }
 
 // fits reports whether both memories have room. The margin of the GPU stays free, and so does a part of the host's memory for the system.
@@ -259,6 +299,12 @@ func least(most int, known *Placed, try func(n int) (*Placed, bool, error)) (*Pl
 	}
 	return known, nil
 }
+
+// AtHome is the engine that leaves weights in the memory of the host.
+func AtHome() analytic.Engine { return &llamaCPP }
+
+// LeavesWeights reports whether an engine does.
+func LeavesWeights(e analytic.Engine) bool { return e.Profile().HostEmbedding }
 
 // A Worth is what a change of the machine would make of a placement.
 type Worth struct {

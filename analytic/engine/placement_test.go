@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 
 	"llmprof/analytic"
@@ -45,24 +46,128 @@ func placed(t *testing.T, c *analytic.Case, p engine.Placement) *engine.Placed {
 	return at
 }
 
-// TestExpertsOnHost compares with llama.cpp on an H200 in a virtual machine, with all experts of qwen3-30b-a3b on the host.
+// TestExpertsOnHost compares with llama-bench on an H200 in a virtual machine, with all experts of qwen3-30b-a3b on the host
+// (experiments/h200-llamacpp-host), and with the sizes of its buffers there: 784 MiB of CUDA0 and 16,907 of CUDA_Host.
 func TestExpertsOnHost(t *testing.T) {
 	for _, x := range []struct {
 		threads, gen, prompt, step int
-		want                       float64
-	}{{4, 32, 1, 512, 16.42}, {12, 32, 1, 512, 32.71}, {16, 32, 1, 512, 38.43}, {12, 1, 4096, 512, 3737}, {12, 1, 4096, 2048, 7279}, {12, 1, 4096, 4096, 8355},
-		{12, 1, 31, 512, 163}, {12, 1, 32, 512, 335}, {12, 1, 128, 512, 885}} {
+		rate                       float64
+	}{
+		{4, 32, 1, 512, 16.42}, {12, 32, 1, 512, 32.71}, {16, 32, 1, 512, 38.43}, {12, 1, 4096, 512, 3737}, {12, 1, 4096, 2048, 7279},
+		{12, 1, 4096, 4096, 8355}, {12, 1, 31, 512, 163}, {12, 1, 32, 512, 335}, {12, 1, 128, 512, 885},
+	} {
 		c := atHome(t, "qwen3-30b-a3b", "q4_k_m", "h200", "h200-vm", analytic.Workload{Batch: 1, PromptLen: x.prompt, GenLen: x.gen})
-		c.Machine.GPU.Host.Threads = x.threads
-		h := c.Machine.GPU.Host
-		c.Machine, _ = analytic.Calibrated(c.Machine.GPU.On(&h), c.Machine.Engine, nil)
-		c.Popularity = &operator.Popularity{Zipf: 4}
-		at := placed(t, c, engine.Placement{Experts: 48, Step: x.step})
-		got := float64(x.prompt) / float64(at.Estimate.TTFT.Expected)
-		if x.gen > 1 {
-			got = 1 / float64(at.Estimate.TPOT.Expected)
+		host := c.Machine.GPU.Host
+		host.Threads = x.threads
+		var err error
+		if c.Machine, err = analytic.Calibrated(c.Machine.GPU.On(&host), c.Machine.Engine, nil); err != nil {
+			t.Fatal(err)
 		}
+		c.Popularity = &operator.Popularity{Zipf: 4}
+		e := placed(t, c, engine.Placement{Experts: 48, Step: x.step}).Estimate
+		got := float64(x.prompt) / float64(e.TTFT.Expected)
+		if x.gen > 1 {
+			got = 1 / float64(e.TPOT.Expected)
+		}
+		near(t, fmt.Sprintf("%+v", x), got, x.rate, 0.25)
+		near(t, "MiB of weights on the GPU", float64(e.Memory.Weights)/(1<<20), 784, 0.01)
+		near(t, "MiB of weights on the host", float64(e.Memory.HostWeights)/(1<<20), 16907, 0.001)
+	}
+}
+
+// TestPlacements works out where weights lie by llama.cpp's options.
+func TestPlacements(t *testing.T) {
+	c := atHome(t, "qwen3-30b-a3b", "q4_k_m", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 16})
+	whole := placed(t, c, engine.Placement{}).Estimate
+	layers := func(n int) *int { return &n }
+	for _, x := range []struct {
+		p           engine.Placement
+		least, most float64 // share of the weights on the host
+	}{
+		{engine.Placement{}, 0, 0.02}, // the embedding
+		{engine.Placement{Experts: 48}, 0.95, 0.97},
+		{engine.Placement{Experts: 24}, 0.46, 0.49},
+		{engine.Placement{Overrides: []string{`_exps=CPU`}}, 0.95, 0.97},
+		{engine.Placement{Overrides: []string{`blk\.\d\.=CUDA0,_exps=CPU`}}, 0.74, 0.78}, // but for the first ten layers
+		{engine.Placement{Layers: layers(0)}, 1, 1},
+		{engine.Placement{Layers: layers(1)}, 0.98, 0.99}, // the output alone is on the GPU
+		{engine.Placement{Layers: layers(25)}, 0.47, 0.51},
+		{engine.Placement{Layers: layers(49)}, 0, 0.02},
+	} {
+		at := placed(t, c, x.p)
 		m := at.Estimate.Memory
-		t.Logf("%+v: %.1f (%+.0f %%) GPU %.0f MiB host %.0f", x, got, 100*(got/x.want-1), float64(m.Weights)/(1<<20), float64(m.HostWeights)/(1<<20))
+		share := float64(m.HostWeights / (m.HostWeights + m.Weights))
+		if share < x.least || share > x.most {
+			t.Errorf("%+v: %.3f of the weights are on the host, want %v to %v", x.p, share, x.least, x.most)
+		}
+		near(t, "all weights", float64(m.HostWeights+m.Weights), float64(whole.Memory.HostWeights+whole.Memory.Weights), 1e-6)
+		if at.Estimate.TPOT.Expected < whole.TPOT.Expected {
+			t.Errorf("%+v: TPOT is %v, and %v with all weights on the GPU", x.p, at.Estimate.TPOT.Expected, whole.TPOT.Expected)
+		}
+	}
+	if _, err := (&engine.Placement{Overrides: []string{"up_exps=CPU"}}).At(c); err == nil {
+		t.Error("half of what is one operator lies on the host")
+	}
+}
+
+// TestOffloadedPrompts holds what decides the time of prompts: copies for each pass from 32 tokens on, their rate, and where they are off.
+func TestOffloadedPrompts(t *testing.T) {
+	c := atHome(t, "qwen3-30b-a3b", "q4_k_m", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 4096, GenLen: 1})
+	took := func(p engine.Placement) float64 {
+		p.Experts = 48
+		return float64(placed(t, c, p).Estimate.TTFT.Expected)
+	}
+	small, large := took(engine.Placement{Step: 512}), took(engine.Placement{Step: 4096})
+	if small < 4*large || small > 8*large {
+		t.Errorf("passes of 512 take %v s, one of 4096 %v: they copy the weights 8 times", small, large)
+	}
+	if paged := took(engine.Placement{Step: 512, Pageable: true}); paged < 3*small {
+		t.Errorf("weights as pages of the file take %v s, pinned %v", paged, small)
+	}
+	c.Workload.PromptLen = 31
+	few := took(engine.Placement{})
+	near(t, "31 tokens where no weights are copied", took(engine.Placement{Stays: true}), few, 1e-9)
+	c.Workload.PromptLen = 32
+	if copied := took(engine.Placement{}); copied == took(engine.Placement{Stays: true}) {
+		t.Errorf("32 tokens take %v s with and without copies of weights", copied)
+	}
+}
+
+// TestFit holds the placement that is found to the memory of both sides, and to others.
+func TestFit(t *testing.T) {
+	c := atHome(t, "gpt-oss-120b", "mxfp4_moe", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 2048, GenLen: 128})
+	best, err := engine.Best(c, false)
+	if err != nil || best == nil {
+		t.Fatal(best, err)
+	}
+	m := best.Estimate.Memory
+	if !m.Fits() || m.HostWeights > c.Machine.GPU.Host.RAM {
+		t.Errorf("%+v does not fit", m)
+	}
+	own, err := engine.OwnFit(c)
+	if err != nil || own == nil {
+		t.Fatal(own, err)
+	}
+	if own.Experts < best.Experts-6 || own.Estimate.TTLT.Expected < best.Estimate.TTLT.Expected {
+		t.Errorf("llama.cpp's own --fit leaves experts of %d layers on the host and takes %v, the best placement %d and %v", own.Experts,
+			own.Estimate.TTLT.Expected, best.Experts, best.Estimate.TTLT.Expected)
+	}
+	for n := range 37 {
+		p := engine.Placement{Experts: n, Step: best.Step}
+		if at := placed(t, c, p); at.Estimate.Memory.Fits() && at.Estimate.TTLT.Expected < best.Estimate.TTLT.Expected {
+			t.Errorf("--n-cpu-moe %d takes %v, less than %v of the best, %d", n, at.Estimate.TTLT.Expected, best.Estimate.TTLT.Expected, best.Experts)
+		}
+	}
+	c = atHome(t, "llama3.1-70b", "q4_k_m", "rtx-4090", "ddr5-6000x2", c.Workload)
+	if best, err = engine.Best(c, false); err != nil || best == nil || best.Layers == nil || *best.Layers < 30 || *best.Layers > 50 {
+		t.Errorf("a dense model of 42 GB: %+v, %v", best, err)
+	}
+	small := c.Machine.GPU.Host
+	small.RAM = 8e9
+	if c.Machine, err = analytic.Calibrated(c.Machine.GPU.On(&small), c.Machine.Engine, nil); err != nil {
+		t.Fatal(err)
+	}
+	if best, err = engine.Best(c, false); err != nil || best != nil {
+		t.Errorf("42 GB in 24 and 8: %+v, %v", best, err)
 	}
 }
