@@ -138,6 +138,7 @@ func (a *app) gpusDetect() *cobra.Command {
 			}
 			unknown := match(table, found)
 			clocks(cmd.Context(), os.DirFS(root), root == "/", found)
+			inHost(os.DirFS(root), found)
 			err = o.write(a, forms{
 				page:  func() *render.Document { return view.DevicesPage(found) },
 				table: func() *render.Table { t := view.DevicesTable(found); return &t },
@@ -171,6 +172,17 @@ func detect(ctx context.Context, root fs.FS, here bool) []device {
 		}
 	}
 	return found
+}
+
+// inHost adds the host around the GPUs, as flags of an estimate.
+func inHost(root fs.FS, found []device) {
+	h, err := hardware.DetectHost(root)
+	if err != nil {
+		return
+	}
+	for i := range found {
+		found[i].Host = new(h.Flags())
+	}
 }
 
 // clocks adds the clocks at which the GPUs run now, where a sensor reports them.

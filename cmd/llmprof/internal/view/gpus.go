@@ -205,7 +205,8 @@ type Device struct {
 	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
 	Key    *string     `json:"key"`          // in the table
 	Error  *string     `json:"error"`
-	Clocks *string     `json:"clocks"` // at this moment, of the greatest; null where no sensor reports them
+	Host   *string     `json:"host,omitempty"` // the host around it, as flags of an estimate; null where it is not told
+	Clocks *string     `json:"clocks"`         // at this moment, of the greatest; null where no sensor reports them
 }
 
 // DevicesTable lists the GPUs of a machine, one a row.
@@ -222,7 +223,10 @@ func DevicesTable(found []Device) render.Table {
 
 // DevicesPage is the GPUs of a machine for people.
 func DevicesPage(found []Device) *render.Document {
-	var unknown, clocks []string
+	var unknown, clocks, hosts []string
+	if len(found) > 0 && found[0].Host != nil {
+		hosts = append(hosts, "llmprof estimate MODEL GPU --fit "+*found[0].Host)
+	}
 	for i := range found {
 		if c := found[i].Clocks; c != nil {
 			clocks = append(clocks, found[i].Name+": "+*c)
@@ -232,7 +236,8 @@ func DevicesPage(found []Device) *render.Document {
 		}
 	}
 	return &render.Document{Blocks: []render.Block{
-		DevicesTable(found), render.Notes{Title: "Clocks now", Items: clocks}, render.Notes{Title: "Not known", Items: unknown},
+		DevicesTable(found), render.Notes{Title: "Clocks now", Items: clocks}, render.Notes{Title: "Host", Items: hosts},
+		render.Notes{Title: "Not known", Items: unknown},
 	}}
 }
 

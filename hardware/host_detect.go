@@ -1,0 +1,171 @@
+package hardware
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"llmprof/unit"
+)
+
+// DetectHost is the host that a file system with /proc and /sys tells of: its processor, its memory as the firmware lists the modules, which
+// only the administrator may read, and the link to the first NVIDIA GPU. What is not told is that of a usual desktop.
+func DetectHost(root fs.FS) (Host, error) {
+	h := *hosts()[desktop]
+	h.Key, h.Name, h.Aliases, h.Read, h.PCIe, h.Source = "detected", "", nil, 0, 0, "found on this machine"
+	text, err := fs.ReadFile(root, "proc/cpuinfo")
+	if err != nil {
+		return h, fmt.Errorf("no host found: %w", err)
+	}
+	h.processor(string(text))
+	if ram := memTotal(root); ram > 0 {
+		h.RAM = ram
+	}
+	if text, err := fs.ReadFile(root, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"); err == nil {
+		if kHz, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil && kHz > 1e5 {
+			h.Clock = unit.Hertz(kHz * 1e3)
+		}
+	}
+	if table, err := fs.ReadFile(root, "sys/firmware/dmi/tables/DMI"); err == nil {
+		h.modules(table)
+	}
+	h.PCIe = linkOf(root)
+	return h, nil
+}
+
+// processor reads /proc/cpuinfo: the name, the physical cores and the vector instructions.
+func (h *Host) processor(text string) {
+	cores, socket := map[string]bool{}, ""
+	threads := 0
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		switch key, value = strings.TrimSpace(key), strings.TrimSpace(value); key {
+		case "processor":
+			threads++
+		case "model name":
+			h.Name = value
+		case "physical id":
+			socket = value
+		case "core id":
+			cores[socket+" "+value] = true
+		case "flags", "Features":
+			words := strings.Fields(value)
+			switch {
+			case slices.Contains(words, "avx512_vnni"):
+				h.Vector = "avx512"
+			case slices.Contains(words, "asimd"):
+				h.Vector = "neon"
+			default:
+				h.Vector = "avx2"
+			}
+		}
+	}
+	if h.Cores = len(cores); h.Cores == 0 {
+		h.Cores = max(threads, 1)
+	}
+}
+
+// memTotal is the memory of /proc/meminfo, whose kB are KiB.
+func memTotal(root fs.FS) unit.Bytes {
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemTotal:" {
+			if kib, err := strconv.ParseUint(f[1], 10, 50); err == nil {
+				return unit.Bytes(kib * 1024)
+			}
+		}
+	}
+	return 0
+}
+
+// channelNames are how firmware names the channel of a module: "P0 CHANNEL A", "ChannelB-DIMM0", "DIMM_A1".
+var channelNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(?:channel[ _-]?|dimm[ _-]?)([a-p])`)
+})
+
+// modules reads the memory modules of the firmware's tables (SMBIOS 3.7, type 17): their speed, and how many channels have one.
+func (h *Host) modules(table []byte) {
+	const memoryDevice, least = 17, 0x17
+	channels, speed, filled := map[string]bool{}, 0.0, 0
+	for len(table) >= 4 && int(table[1]) >= 4 && int(table[1]) <= len(table) {
+		entry := table[:table[1]]
+		texts, rest := strings.Split(string(table[table[1]:]), "\x00"), table[len(entry):]
+		end := 0
+		for end+1 < len(rest) && (rest[end] != 0 || rest[end+1] != 0) {
+			end++
+		}
+		table = rest[min(end+2, len(rest)):]
+		if entry[0] != memoryDevice || len(entry) < least || binary.LittleEndian.Uint16(entry[0x0c:]) == 0 {
+			continue
+		}
+		filled++
+		rated := float64(binary.LittleEndian.Uint16(entry[0x15:]))
+		if len(entry) >= 0x22 {
+			if set := float64(binary.LittleEndian.Uint16(entry[0x20:])); set > 0 {
+				rated = set
+			}
+		}
+		speed = max(speed, rated)
+		for _, at := range []byte{entry[0x11], entry[0x10]} { // bank, device
+			if n := int(at); n > 0 && n <= len(texts) {
+				if m := channelNames().FindStringSubmatch(texts[n-1]); m != nil {
+					channels[strings.ToUpper(m[1])] = true
+					break
+				}
+			}
+		}
+	}
+	if speed < 400 || filled == 0 {
+		return
+	}
+	h.Speed, h.Channels = speed, len(channels)
+	if h.Channels == 0 {
+		h.Channels = min(filled, 2)
+	}
+}
+
+// lanes are rates of a PCIe lane, in one direction, by the transfers a second that sysfs writes.
+var lanes = map[string]unit.BytesPerSec{"2.5": 250e6, "5.0": 500e6, "8.0": 985e6, "16.0": 1.969e9, "32.0": 3.938e9, "64.0": 7.56e9}
+
+// linkOf is the rate of the link to the first GPU of NVIDIA or AMD that has one; 0 where none is told. The widest link counts, since an
+// idle card slows it down.
+func linkOf(root fs.FS) unit.BytesPerSec {
+	devices, err := fs.Glob(root, "sys/bus/pci/devices/*")
+	if err != nil {
+		return 0
+	}
+	found := map[string]unit.BytesPerSec{}
+	for _, d := range devices {
+		read := func(name string) string {
+			text, _ := fs.ReadFile(root, path.Join(d, name))
+			return strings.TrimSpace(string(text))
+		}
+		vendor, class := read("vendor"), read("class")
+		if vendor != "0x10de" && vendor != "0x1002" || !strings.HasPrefix(class, "0x03") {
+			continue
+		}
+		speed, _, _ := strings.Cut(read("max_link_speed"), " ")
+		if width, err := strconv.Atoi(read("max_link_width")); err == nil && lanes[speed] > 0 {
+			found[d] = lanes[speed].Times(float64(width))
+		}
+	}
+	for _, d := range slices.Sorted(maps.Keys(found)) {
+		return found[d]
+	}
+	return 0
+}
+
+// Flags are the options that describe a host to "llmprof estimate".
+func (h *Host) Flags() string {
+	return fmt.Sprintf("--host ddr5-%.0fx%d --ram %.0fGB --threads %d", h.Speed, h.Channels, float64(h.RAM)/1e9, h.Cores)
+}
