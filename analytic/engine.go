@@ -95,6 +95,9 @@ func (e *Profile) Set(g *hardware.GPU, c *hardware.Calibration) {
 	if e.Constants != nil {
 		e.Constants(&c.Constants)
 	}
+	if g.Host.Sync > 0 {
+		c.Constants[roofline.HostSync] = float64(g.Host.Sync)
+	}
 }
 
 // Mixes says what an engine makes of llama.cpp's quantizations (GGUF).

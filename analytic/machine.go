@@ -105,9 +105,6 @@ func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardwa
 		}
 	}
 	e.Profile().Set(g, &c)
-	if g.Host.Sync > 0 {
-		c.Constants[roofline.HostSync] = float64(g.Host.Sync)
-	}
 	return c, nil
 }
 

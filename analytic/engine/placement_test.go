@@ -70,6 +70,9 @@ func TestExpertsOnHost(t *testing.T) {
 			got = 1 / float64(e.TPOT.Expected)
 		}
 		near(t, fmt.Sprintf("%+v", x), got, x.rate, 0.25)
+		if span := e.TTLT; span.High > span.Expected.Times(1.5) || span.Low < span.Expected.Times(0.5) {
+			t.Errorf("%+v: %+v is wider than the errors of kernels and host", x, span)
+		}
 		near(t, "MiB of weights on the GPU", float64(e.Memory.Weights)/(1<<20), 784, 0.01)
 		near(t, "MiB of weights on the host", float64(e.Memory.HostWeights)/(1<<20), 16907, 0.001)
 	}
