@@ -27,6 +27,7 @@ type Deployment struct {
 	SchemeReason string // why these formats were taken
 	EngineReason string // why this engine was taken, empty where it was asked for
 	PriceSource  string // empty where no price is known
+	Home         *Home  // nil unless a part of the model may lie in the memory of the host
 
 	from     *Library
 	runs     analytic.Engine
@@ -46,11 +47,16 @@ func (l *Library) Resolve(ctx context.Context, q *Request) (*Deployment, error) 
 		return nil, err
 	}
 	d.GPU = d.GPU.Linked(q.links())
+	if err := d.inHost(); err != nil {
+		return nil, err
+	}
 	if err := d.settle(); err != nil {
 		return nil, Wrong(err)
 	}
-	d.Machine, err = d.machine(d.GPU)
-	return d, err
+	if d.Machine, err = d.machine(d.GPU); err != nil {
+		return nil, err
+	}
+	return d, d.place()
 }
 
 // settle makes the case once model and GPU are known, and finds the engine that runs it.
@@ -116,6 +122,9 @@ func nodeOf(g *hardware.GPU, p *analytic.Parallelism) (n int, note *unit.Warning
 // chooseEngine takes the engine that was named, if it runs the model, else the default.
 func (d *Deployment) chooseEngine() (err error) {
 	d.runs, d.EngineReason = engine.Default(d.Model, d.GPU, &d.Scheme)
+	if d.Request.Engine == "" && d.Request.atHome() {
+		d.runs, d.EngineReason = engine.AtHome(), "which leaves weights in host memory"
+	}
 	if d.Request.Engine != "" {
 		if d.runs, err = engine.Parse(d.Request.Engine); err != nil {
 			return err

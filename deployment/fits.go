@@ -79,7 +79,7 @@ func (c *choices) In(name func(key string) string) string {
 // whatFits says, for a case that does not fit, which changes would make it fit: more GPUs, a smaller batch or narrower weights on the same
 // ones, or narrower weights on fewer more. None of them lets the model take a context that is too long. It is nil for a case that fits.
 func (ans *Answer) whatFits() *unit.Warning {
-	if ans.Memory.Fits() || ans.over() > 0 {
+	if ans.Memory.Fits() || ans.over() > 0 || ans.Offload != nil {
 		return nil
 	}
 	hints := &choices{between: ", or with "}

@@ -48,6 +48,21 @@ type Request struct {
 	Price             *unit.DollarsPerHour `json:"price" help:"<dollars> an hour for one GPU (default: the GPU table's)"`
 	Hardware          string               `json:"hardware" help:"TOML <FILE> of GPUs that overlays the built-in table"`
 
+	Fit         bool              `json:"fit" help:"leave in host memory what the GPU has no room for, as is fastest"`
+	Host        string            `json:"host" help:"<host> of the GPU, as ddr5-6000x2 or desktop-ddr5"`
+	HostRate    *unit.BytesPerSec `json:"host_bandwidth" help:"<rate> of the host's memory, as 80GB/s"`
+	PagedRate   *unit.BytesPerSec `json:"pageable_bandwidth" help:"<rate> of copies of host memory that is not pinned, as 7GB/s"`
+	RAM         *unit.Bytes       `json:"ram" help:"<size> of the host's memory, as 64GB"`
+	Threads     *int              `json:"threads" default:"0" help:"<threads> of llama.cpp on the host (default: its cores)"`
+	GPULayers   *int              `json:"ngl" default:"0" help:"<layers> on the GPU, the output counting as one (default: all)"`
+	HostExperts *int              `json:"n_cpu_moe" default:"0" help:"<layers>, from the first, whose experts stay in host memory"`
+	AllExperts  bool              `json:"cpu_moe" help:"the experts of all layers stay in host memory"`
+	Overrides   string            `json:"override_tensor" help:"<REGEX=CPU>: tensors that stay in host memory"`
+	Pass        *int              `json:"ubatch" default:"0" help:"<tokens> of a pass of llama.cpp (default 512)"`
+	LoadMode    string            `json:"load_mode" words:"mmap,none" help:"<way> in which weights lie in host memory, pages of the file or pinned: %s"`
+	NoOpOffload bool              `json:"no_op_offload" help:"prompts too are computed where the weights are"`
+	NoKVOffload bool              `json:"no_kv_offload" help:"the KV cache stays in host memory"`
+
 	Batch        *int `json:"batch" group:"Workload" short:"b" default:"1" help:"<sequences> together, in each replica (default 1)"`
 	PromptLen    *int `json:"prompt_len" default:"1024" help:"<tokens> of each prompt"`
 	GenLen       *int `json:"gen_len" default:"128" help:"<tokens> generated, the first included"`
@@ -210,6 +225,9 @@ func (q *Request) Check() error {
 		if or(d.n, 1) < 1 {
 			return Errorf("{"+d.key+"} %d: it must be at least 1", *d.n)
 		}
+	}
+	if err := q.checkHome(); err != nil {
+		return err
 	}
 	w := q.Workload()
 	switch {

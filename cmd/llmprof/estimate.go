@@ -65,6 +65,8 @@ func (a *app) estimate() *cobra.Command {
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.loadFlags)
 	bind(cmd, cli.Hardware, q, settings.Experts)
+	cli.Rare(cmd, "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor", "ubatch",
+		"load-mode", "no-op-offload", "no-kv-offload")
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp",
 		"expert-skew"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })

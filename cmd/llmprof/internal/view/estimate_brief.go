@@ -35,6 +35,7 @@ func (e *Estimate) Brief() *render.Document {
 	if e.Tokens > 0 {
 		paint(PaintedBound(e.Decode.Bound).Color, "TPOT", e.timeLine(e.TPOT, &e.Decode, ""))
 	}
+	e.homeLines(add)
 	add("TTLT", around(unit.Around(e.TTLT.Expected, e.TTLT.Low, e.TTLT.High), ""))
 	add("Throughput", e.throughputLine())
 	add("Energy", e.energyLine())

@@ -1,0 +1,168 @@
+package deployment
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+// A Home is what of a model lies in the memory of the host, with what llama.cpp chooses by itself and what changes are worth.
+type Home struct {
+	Host      string           `json:"host"`
+	Bandwidth unit.BytesPerSec `json:"host_bandwidth_bytes_per_s"`
+	RAM       unit.Bytes       `json:"host_ram_bytes"`
+	Weights   unit.Bytes       `json:"host_weights_bytes"`
+	KV        unit.Bytes       `json:"host_kv_bytes"`
+	Command   string           `json:"command"`
+	Own       *HomeRates       `json:"llama_cpp_fit"` // null where nothing fits
+	Worth     []HomeRates      `json:"worth"`
+}
+
+// HomeRates are the rates of a variant of a placement, in tokens a second.
+type HomeRates struct {
+	Name     string  `json:"name"`
+	Generate float64 `json:"generated_tok_s"`
+	Prefill  float64 `json:"prefill_tok_s"`
+}
+
+// RatesOf is the rates of an estimate.
+func RatesOf(name string, e *analytic.Estimate, batch int) HomeRates {
+	r := HomeRates{Name: name, Prefill: e.InputRate}
+	if e.TPOT.Expected > 0 {
+		r.Generate = float64(batch) / float64(e.TPOT.Expected)
+	}
+	return r
+}
+
+// homeKeys are settings that put a part of the model into the memory of the host, or describe the host.
+var homeKeys = []string{"fit", "host", "host_bandwidth", "pageable_bandwidth", "ram", "threads", "ngl", "n_cpu_moe", "cpu_moe",
+	"override_tensor", "ubatch", "load_mode", "no_op_offload", "no_kv_offload"}
+
+// atHome reports whether a request is about llama.cpp with a host beside the GPU.
+func (q *Request) atHome() bool { return q.given(homeKeys...) != "" }
+
+// checkHome refuses settings of the host that contradict each other.
+func (q *Request) checkHome() error {
+	key := q.given("ngl", "n_cpu_moe", "cpu_moe", "override_tensor", "no_kv_offload", "no_op_offload")
+	switch {
+	case q.Fit && key != "":
+		return Errorf("{fit} chooses what lies in host memory: leave out {" + key + "}")
+	case or(q.GPULayers, 0) < 0 || or(q.HostExperts, 0) < 0 || or(q.Pass, 0) < 0 || or(q.Threads, 0) < 0:
+		return Errorf("{ngl}, {n_cpu_moe}, {ubatch} and {threads}: want 0 or more")
+	}
+	return nil
+}
+
+// inHost puts the GPU into its host, where one is asked for.
+func (d *Deployment) inHost() error {
+	q := d.Request
+	if !q.atHome() {
+		return nil
+	}
+	host := hardware.UsualHost(d.GPU)
+	if q.Host != "" {
+		var err error
+		if host, err = hardware.HostOf(q.Host); err != nil {
+			return Errorf("{host}: %w", err)
+		}
+	}
+	if q.HostRate != nil {
+		host.Speed, host.Read = float64(*q.HostRate)/float64(host.Bandwidth())*host.Speed, *q.HostRate
+	}
+	host.Pageable, host.RAM = cmp.Or(or(q.PagedRate, 0), host.Pageable), cmp.Or(or(q.RAM, 0), host.RAM)
+	host.Threads = or(q.Threads, 0)
+	if err := host.Check(); err != nil {
+		return Errorf("{host}: %w", err)
+	}
+	d.GPU = d.GPU.On(&host)
+	return nil
+}
+
+// place puts a part of the model into the memory of the host, as is asked for, or as llama.cpp does where the GPU has no room.
+func (d *Deployment) place() error {
+	q := d.Request
+	if !q.atHome() {
+		if d.overflows() {
+			return d.fitted()
+		}
+		return nil
+	}
+	if !engine.LeavesWeights(d.runs) {
+		return Errorf("{"+q.given(homeKeys...)+"}: %s has no such option here; give {engine} %s", d.runs.Profile().Engine(),
+			engine.AtHome().Profile().Name)
+	}
+	p := engine.Placement{Layers: q.GPULayers, Experts: or(q.HostExperts, 0), Step: or(q.Pass, 0), Pageable: q.LoadMode == "mmap",
+		Stays: q.NoOpOffload, Cache: q.NoKVOffload}
+	if q.Overrides != "" {
+		p.Overrides = strings.Split(q.Overrides, ",")
+	}
+	if q.AllExperts {
+		p.Experts = d.Model.NumLayers()
+	}
+	base := d.Case
+	var placed *engine.Placed
+	var err error
+	if q.Fit {
+		if placed, err = engine.Best(&base, p.Pageable); err == nil && placed == nil {
+			return Errorf("{fit}: %s has room for the model neither on the GPU nor with %v of host memory; give {ram}, narrower {weights} or a "+
+				"shorter {prompt_len}", d.GPU.Name, d.GPU.Host.RAM)
+		}
+	} else {
+		placed, err = p.At(&base)
+	}
+	if err != nil {
+		return Wrong(err)
+	}
+	d.live(&base, placed)
+	return nil
+}
+
+// overflows reports whether llama.cpp would leave a part of the model in host memory though nothing says so, as its own --fit does.
+func (d *Deployment) overflows() bool {
+	if d.Parallel.GPUs() > 1 || !engine.LeavesWeights(d.runs) || d.GPU.Integrated || d.Request.Loaded() {
+		return false
+	}
+	e, err := analytic.Predict(&d.Case)
+	return err == nil && !e.Memory.Fits()
+}
+
+// fitted puts what the GPU has no room for into the memory of its usual host; nothing where that has no room either.
+func (d *Deployment) fitted() error {
+	host := hardware.UsualHost(d.GPU)
+	base := d.Case
+	var err error
+	if base.Machine, err = d.machine(d.GPU.On(&host)); err != nil {
+		return err
+	}
+	placed, err := engine.Best(&base, false)
+	if err != nil || placed == nil {
+		return err
+	}
+	d.GPU = base.Machine.GPU
+	d.live(&base, placed)
+	d.known = append(d.known, unit.Warn("host_assumed", "a part of the model lies in the memory of the host, which is taken to be a %s with %v; "+
+		"{host} and {ram} say otherwise", host.Name, host.RAM))
+	return nil
+}
+
+// live takes a placement of a case.
+func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
+	host, m, w := &base.Machine.GPU.Host, &p.Estimate.Memory, &base.Workload
+	h := &Home{
+		Host: host.Name, Bandwidth: host.Bandwidth(), RAM: host.RAM, Weights: m.HostWeights, KV: m.HostKV,
+		Command: fmt.Sprintf("llama-server --model FILE.gguf %s --ctx-size %d --parallel %d", p.Flags(), w.Context()*w.Batch, w.Batch),
+	}
+	if own, err := engine.OwnFit(base); err == nil && own != nil {
+		rates := RatesOf(own.Flags(), &own.Estimate, w.Batch)
+		h.Own = &rates
+	}
+	for _, x := range p.Worths(base) {
+		h.Worth = append(h.Worth, RatesOf(x.Name, &x.Estimate, w.Batch))
+	}
+	d.Case, d.Home = p.Case, h
+}
