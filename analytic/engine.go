@@ -185,7 +185,7 @@ func (l *Lowering) Fuse(k *Kernel, i int) {
 	k.Ops |= 1 << i
 }
 
-// Beside adds operator i, which has other inputs, to kernel k.
+// FuseInputs adds operator i, which has other inputs, to kernel k.
 func (l *Lowering) FuseInputs(k *Kernel, i int) {
 	k.Work.Add(&l.Ops[i].Work, 1)
 	k.Ops |= 1 << i

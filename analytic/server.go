@@ -142,7 +142,7 @@ func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joule
 	return c.Time, c.Energy
 }
 
-// CacheRoom is the memory of one GPU that is left for the KV cache and the state of
+// CacheMemory is the memory of one GPU that is left for the KV cache and the state of
 // sequences, where a step has up to the given number of tokens and of sequences.
 func (p *Predictor) CacheMemory(tokens, sequences int) unit.Bytes {
 	return p.footprint.ForCache(p.machine.deviceMemory(), tokens, sequences)

@@ -32,7 +32,7 @@ type timing struct {
 	scatter  unit.Seconds // half-width of the time of the kernels that their shapes give; a kernel is off by as much in every step
 	// By how much faster and slower the kernels may be because they were not measured: errors of one constant, which add up.
 	unmeasured struct{ low, high unit.Seconds }
-	// Router imbalance: time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others.
+	// Router imbalance: time that the kernels take less where tokens of a text choose the experts, and shared ones hide beside others.
 	imbalance unit.Seconds
 
 	energy.Load

@@ -117,8 +117,8 @@ func flashInferPadding(g *hardware.GPU, s roofline.Scheme) operator.Padding {
 	return operator.Padding{}
 }
 
-// generatedPadding is flashInferPadding in MXFP4. In other formats experts of 16 to 96 wide take as long as those of 128 in SGLang's operator
-// tables, and those of 192 as those of 256.
+// generatedPadding is flashInferPadding in MXFP4. In other formats experts of 16 to 96 wide take as long as those of 128 in SGLang's
+// operator tables, and those of 192 as those of 256.
 func generatedPadding(g *hardware.GPU, s roofline.Scheme) operator.Padding {
 	if dataCentreBlackwell(g) && s != roofline.MXFP4 && s != roofline.WeightMXFP4 {
 		return operator.Padding{Width: 128}
