@@ -65,8 +65,6 @@ func (a *app) estimate() *cobra.Command {
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.loadFlags)
 	bind(cmd, cli.Hardware, q, settings.Experts)
-	cli.Rare(cmd, "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor", "ubatch",
-		"load-mode", "no-op-offload", "no-kv-offload")
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp",
 		"expert-skew"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
@@ -80,6 +78,12 @@ func (q *question) loadFlags(f *pflag.FlagSet) {
 	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
 	prompt.Value = drawnFlag(prompt.Value, &q.Prompts, settings.PromptFlag, traceLengths)
 	gen.Value = drawnFlag(gen.Value, &q.Answers, settings.AnswerFlag, traceLengths)
+}
+
+// homeFlags are about the memory of the host, and what lies there.
+var homeFlags = []string{
+	"fit", "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor",
+	"ubatch", "load-mode", "no-op-offload", "no-kv-offload",
 }
 
 // serverFlags are those of a server that few need.
@@ -163,6 +167,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	bind(cmd, cli.Hardware, q, settings.Hardware)
 	bind(cmd, cli.Workload, q, settings.Workload)
 	bind(cmd, cli.Engine, q, settings.Engine)
+	cli.Rare(cmd, homeFlags[1:]...)
 	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
 		"max-num-batched-tokens", "max-model-len",
 		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient")

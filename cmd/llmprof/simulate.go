@@ -69,8 +69,7 @@ func (a *app) simulate() *cobra.Command {
 	bind(cmd, cli.Engine, &s.question, settings.Engine)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
-	cli.Rare(cmd, "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor", "ubatch",
-		"load-mode", "no-op-offload", "no-kv-offload", "fit")
+	cli.Rare(cmd, homeFlags...)
 	cli.Rare(cmd, append([]string{
 		"power-limit", "clock",
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline",

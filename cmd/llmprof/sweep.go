@@ -69,8 +69,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
 	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
-	cli.Rare(cmd, "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor", "ubatch",
-		"load-mode", "no-op-offload", "no-kv-offload", "fit")
+	cli.Rare(cmd, homeFlags...)
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 	cli.Rare(cmd, "act", "sp", "power-limit", "clock", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"max-model-len", "memory-utilization",
