@@ -8,7 +8,7 @@ import (
 
 // A Constant names one constant of the laws: what hardware, kernels and host do in
 // practice. Its zero value stands for no constant.
-type Constant uint8
+type Constant uint16
 
 // None is no constant.
 const None Constant = 0
