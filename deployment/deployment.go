@@ -138,27 +138,38 @@ func (d *Deployment) chooseEngine() (err error) {
 	return engine.Splits(d.runs, d.Model, &d.Scheme, &d.Parallel)
 }
 
+// chooseMix quantizes the model as a mix of formats of llama.cpp that was asked for has it, or as the published GGUF files of the model do,
+// and reports whether there is one.
+func (d *Deployment) chooseMix() (bool, error) {
+	mix, published := d.Request.Weights, models.PublishedMix(d.Model)
+	if mix == "" && engine.ReadsGGUF(d.Request.Engine) {
+		mix = published
+	}
+	if !models.IsMix(mix) {
+		return false, nil
+	}
+	m, err := d.from.quantize(d.Model, mix)
+	if err != nil {
+		return false, err
+	}
+	d.Model, d.SchemeReason = m, "as llama.cpp quantizes each matrix"
+	if published != "" {
+		d.SchemeReason = "as its GGUF files have it, of " + strings.ToUpper(mix) + ", whose experts stay in MXFP4"
+	}
+	return true, nil
+}
+
 // chooseScheme takes the formats that were asked for, else those that the published checkpoint has, and notes why.
 func (d *Deployment) chooseScheme() error {
 	q := d.Request
-	s, stored := models.StoredScheme(d.Model), d.Model.Stored
-	mix, published := q.Weights, models.PublishedMix(d.Model)
-	if mix == "" && engine.ReadsGGUF(q.Engine) {
-		mix = published
+	mixed, err := d.chooseMix()
+	if err != nil {
+		return err
 	}
+	s, stored := models.StoredScheme(d.Model), d.Model.Stored
 	switch {
-	case models.IsMix(mix):
-		m, err := d.from.quantize(d.Model, mix)
-		if err != nil {
-			return err
-		}
-		d.Model, s = m, models.StoredScheme(m)
-		d.SchemeReason = "as llama.cpp quantizes each matrix"
-		if published != "" {
-			d.SchemeReason = "as its GGUF files have it, of " + strings.ToUpper(mix) + ", whose experts stay in MXFP4"
-		}
+	case mixed:
 	case q.Weights != "":
-		var err error
 		if s, err = models.NamedScheme(d.Model, q.Weights); err != nil {
 			return err
 		}

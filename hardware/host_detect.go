@@ -15,8 +15,8 @@ import (
 	"llmprof/unit"
 )
 
-// DetectHost is the host that a file system with /proc and /sys tells of: its processor, its memory as the firmware lists the modules, which
-// only the administrator may read, and the link to the first NVIDIA GPU. What is not told is that of a usual desktop.
+// DetectHost is the host that a file system with /proc and /sys tells of: its processor, its memory as the firmware lists the modules,
+// which only the administrator may read, and the link to the first NVIDIA GPU. What is not told is that of a usual desktop.
 func DetectHost(root fs.FS) (Host, error) {
 	h := *hosts()[desktop]
 	h.Key, h.Name, h.Aliases, h.Read, h.PCIe, h.Source = "detected", "", nil, 0, 0, "found on this machine"

@@ -21,8 +21,8 @@ func bitsAndBytes(l *analytic.Lowering, o *operator.Op) bool {
 // some 20 µs (ecocompute-ai's RTX 5090 benchmark; vllm-project/vllm#36440).
 const launches4bit, launches8bit = 3, 16
 
-// unpacked makes the kernels of a product as bitsandbytes has them: in 4 bits it has a kernel for one row alone, and for more rows one unpacks
-// the weights to 16 bits, which a library multiplies.
+// unpacked makes the kernels of a product as bitsandbytes has them: in 4 bits it has a kernel for one row alone, and for more rows one
+// unpacks the weights to 16 bits, which a library multiplies.
 func unpacked(product lowering) lowering {
 	return func(l *analytic.Lowering, i int) {
 		o := &l.Ops[i]

@@ -38,8 +38,8 @@ func (a *args) graphFlags(d *Deployment, eagerFlag, sizeFlag string) {
 	}
 }
 
-// WithGraphs is an engine with CUDA graphs of steps of up to so many tokens, as --max-cudagraph-capture-size of vLLM and --cuda-graph-max-bs
-// of SGLang have them.
+// WithGraphs is an engine with CUDA graphs of steps of up to so many tokens, as --max-cudagraph-capture-size of vLLM and
+// --cuda-graph-max-bs of SGLang have them.
 func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
 	e := from.(*Engine)
 	if e.captures == nil || tokens < 1 {

@@ -130,7 +130,8 @@ func TestLlamaCPPExperts(t *testing.T) {
 		want map[string]float64
 	}{
 		{"32 sequences", explain(t, step).DecodeOps, map[string]float64{"experts_gate_up": 2.85e-3, "experts_down": 1.55e-3}},
-		{"a pass of 512", explain(t, pass).PrefillOps, map[string]float64{"experts_gate_up": 10.84e-3 * 48 / 47, "experts_down": 7.12e-3 * 48 / 47}},
+		{"a pass of 512", explain(t, pass).PrefillOps,
+			map[string]float64{"experts_gate_up": 10.84e-3 * 48 / 47, "experts_down": 7.12e-3 * 48 / 47}},
 	} {
 		for _, o := range logged.ops {
 			if want := logged.want[o.Name]; want > 0 {

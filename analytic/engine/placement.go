@@ -92,7 +92,8 @@ func (p *Placement) Place(m *models.Model) (*models.Model, *operator.Offload, er
 		return at
 	})
 	if divided != "" {
-		return nil, nil, fmt.Errorf("--override-tensor: it puts some of %s on the host and leaves the others, for which there is no estimate", divided)
+		return nil, nil, fmt.Errorf("--override-tensor: it puts some of %s on the host and leaves the others, for which there is no estimate",
+			divided)
 	}
 	off.Head = p.Layers != nil && *p.Layers == 0
 	off.Cache, off.Stays, off.Pageable = p.Cache, p.Stays, p.Pageable
@@ -330,7 +331,7 @@ func (p *Placed) Worths(c *analytic.Case) (all []Worth) {
 	host.Speed, host.Read = host.Speed*1.25, host.Read.Times(1.25)
 	faster := *c
 	if faster.Machine, err = analytic.NewMachine(c.Machine.GPU.On(&host), c.Machine.Cal, c.Machine.Engine); err == nil {
-		placed, err = p.Placement.At(&faster)
+		placed, err = p.At(&faster)
 		add("memory of the host 25 % faster", placed, err)
 	}
 	other := p.Placement
