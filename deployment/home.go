@@ -145,8 +145,8 @@ func (d *Deployment) fitted() error {
 	}
 	d.GPU = base.Machine.GPU
 	d.live(&base, placed)
-	d.known = append(d.known, unit.Warn("host_assumed", "a part of the model lies in the memory of the host, which is taken to be a %s with %v; "+
-		"{host} and {ram} say otherwise", host.Name, host.RAM))
+	d.known = append(d.known, unit.Warn("host_assumed", "a part of the model lies in the memory of the host, which is taken to be a %s with "+
+		"%v; {host} and {ram} say otherwise", host.Name, host.RAM))
 	return nil
 }
 

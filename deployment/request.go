@@ -59,7 +59,7 @@ type Request struct {
 	AllExperts  bool              `json:"cpu_moe" help:"the experts of all layers stay in host memory"`
 	Overrides   string            `json:"override_tensor" help:"<REGEX=CPU>: tensors that stay in host memory"`
 	Pass        *int              `json:"ubatch" default:"0" help:"<tokens> of a pass of llama.cpp (default 512)"`
-	LoadMode    string            `json:"load_mode" words:"mmap,none" help:"<way> in which weights lie in host memory, mapped or pinned: %s"`
+	LoadMode    string            `json:"load_mode" words:"mmap,none" help:"<way> of weights in host memory, pages of the file or pinned: %s"`
 	NoOpOffload bool              `json:"no_op_offload" help:"prompts too are computed where the weights are"`
 	NoKVOffload bool              `json:"no_kv_offload" help:"the KV cache stays in host memory"`
 

@@ -194,12 +194,14 @@ var (
 		"latency of an all-reduce that GEMMs do themselves: base + n × per_gpu")
 	FusedAllReducePerGPU = define("fused_all_reduce.per_gpu", Delay, optional,
 		"latency that each GPU adds to an all-reduce that GEMMs do themselves")
-	PCIeShare          = define("pcie.share", Share, unfiled, "share of PCIe that a large all-reduce reaches")
-	PCIeBase           = define("pcie.base", Time, unfiled, "latency of an all-reduce over PCIe: base + n × per_gpu")
-	PCIePerGPU         = define("pcie.per_gpu", Time, unfiled, "latency that each GPU adds to an all-reduce over PCIe")
-	HostCopyShare      = define("host_copy.share", Share, unfiled, "share of PCIe that a copy between GPU and host reaches")
-	HostMemory         = define("host_product.memory", Share, optional|unfiled, "share of its memory's rate at which a host reads weights")
-	HostCompute        = define("host_product.compute", Share, optional|unfiled, "share of the cycles of a host's threads that products keep busy")
+	PCIeShare     = define("pcie.share", Share, unfiled, "share of PCIe that a large all-reduce reaches")
+	PCIeBase      = define("pcie.base", Time, unfiled, "latency of an all-reduce over PCIe: base + n × per_gpu")
+	PCIePerGPU    = define("pcie.per_gpu", Time, unfiled, "latency that each GPU adds to an all-reduce over PCIe")
+	HostCopyShare = define("host_copy.share", Share, unfiled, "share of PCIe that a copy between GPU and host reaches")
+	HostMemory    = define("host_product.memory", Share, optional|unfiled,
+		"share of the rate of its memory at which the host's threads read weights")
+	HostCompute = define("host_product.compute", Share, optional|unfiled,
+		"share of the cycles of the host's threads that products keep busy")
 	HostNode           = define("host_product.node", Time, optional|unfiled, "time in which the host's threads start and end an operator")
 	HostSync           = define("host_product.sync", Time, optional|unfiled, "time of a launch and of waiting for it, by the host")
 	WeightCopyShare    = define("weight_copy.share", Share, optional|unfiled, "share of PCIe that copies of pinned weights reach")

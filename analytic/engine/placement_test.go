@@ -158,8 +158,8 @@ func TestFit(t *testing.T) {
 	for n := range 37 {
 		p := engine.Placement{Experts: n, Step: best.Step}
 		if at := placed(t, c, p); at.Estimate.Memory.Fits() && at.Estimate.TTLT.Expected < best.Estimate.TTLT.Expected {
-			t.Errorf("--n-cpu-moe %d takes %v, less than %v of the best, %d", n, at.Estimate.TTLT.Expected,
-				best.Estimate.TTLT.Expected, best.Experts)
+			t.Errorf("--n-cpu-moe %d takes %v, less than %v of the best, %d", n, at.Estimate.TTLT.Expected, best.Estimate.TTLT.Expected,
+				best.Experts)
 		}
 	}
 	c = atHome(t, "llama3.1-70b", "q4_k_m", "rtx-4090", "ddr5-6000x2", c.Workload)

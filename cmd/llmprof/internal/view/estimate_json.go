@@ -42,6 +42,7 @@ type EstimateDocument struct {
 	Sensitivity []changeJSON       `json:"sensitivity"`
 	Count       models.FLOPCount   `json:"flops_count"`
 	Load        *loadJSON          `json:"load,omitempty"`
+	Home        *deployment.Home   `json:"home,omitempty"`
 	Metrics     []MetricDocument   `json:"metrics"`
 	Warnings    []string           `json:"warnings"`
 	Coded       []warningJSON      `json:"warnings_coded"` // the warnings as data, in the same order
@@ -304,6 +305,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 		MFU:     e.MFU,
 		Count:   e.Count,
 		Load:    (&Load{e.Load}).document(),
+		Home:    e.Home,
 		Metrics: metricDocuments(e.Metrics()), Warnings: Texts(e.Warnings), Coded: coded(e.Warnings),
 	}
 	p := &e.Parallel

@@ -31,8 +31,7 @@ func (e *Estimate) homeLines(add func(name string, lines ...string)) {
 	}
 	add("Speed", text)
 	add("Host", fmt.Sprintf("%s of %s in its memory (weights %s, KV cache %s); %s, %v", e.giga(h.Weights+h.KV), e.sized(h.RAM),
-		e.giga(h.Weights),
-		e.giga(h.KV), h.Host, h.Bandwidth))
+		e.giga(h.Weights), e.giga(h.KV), h.Host, h.Bandwidth))
 	add("Command", h.Command)
 	if h.Own != nil {
 		add("Own --fit", homeRates(h.Own))
