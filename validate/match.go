@@ -58,6 +58,7 @@ type prediction struct {
 	together float64           // prompts that a step has; only of clients in a closed loop
 	apart    bool              // prompts have steps of their own
 	ffn      string            // feed-forward layers of the model, as Row.FFN
+	kind     string            // what mixes its tokens, as Row.Kind
 }
 
 // A Reason is why an observation is not scored.
@@ -134,6 +135,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 	if err != nil {
 		return p, &mismatch{Impossible, err}
 	}
+	p.kind = mixing(question.Model)
 	if p.ffn = "dense"; question.Model.HasExperts() {
 		p.ffn = "experts"
 	}
@@ -311,4 +313,25 @@ func byConfig(a, b *Config) int {
 		cmp.Compare(a.RecvInterval, b.RecvInterval), cmp.Compare(a.Option, b.Option), cmp.Compare(a.Skew, b.Skew),
 		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Placement, b.Placement),
 	)
+}
+
+// mixing is what sets the layers of a model apart that mix tokens: recurrences, sparse, latent or windowed attention, else attention.
+func mixing(m *models.Model) string {
+	kinds := []string{"attention", "windows", "latent", "sparse", "hybrid"}
+	most := 0
+	for _, b := range m.Blocks() {
+		a := b.Attention
+		switch {
+		case b.Scan != nil:
+			most = max(most, 4)
+		case a == nil:
+		case a.Indexer != nil || a.Compress > 0:
+			most = max(most, 3)
+		case a.Latent != nil:
+			most = max(most, 2)
+		case a.Window > 0:
+			most = max(most, 1)
+		}
+	}
+	return kinds[most]
 }

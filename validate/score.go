@@ -18,6 +18,7 @@ type Row struct {
 	PredictedHigh   *float64
 	Error           float64 // predicted over observed, less 1
 	Fitted          string  // the constant that was fitted on it; empty if none was
+	Kind            string  // what mixes tokens: "attention", "windows", "latent", "sparse" or "hybrid"
 	FFN             string  // feed-forward layers of the model: "dense", or "experts" of a mixture
 	FasterThanFloor bool
 }
@@ -124,7 +125,7 @@ func (s *Scorer) row(o *Observation) (r Row, err error) {
 	named.Config = s.Canonical(o.Config)
 	return Row{
 		Observation: named, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
-		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FFN: p.ffn, FasterThanFloor: span.floor != nil && o.Value < *span.floor,
+		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FFN: p.ffn, Kind: p.kind, FasterThanFloor: span.floor != nil && o.Value < *span.floor,
 	}, nil
 }
 

@@ -21,14 +21,16 @@ const (
 	ByGPU    Dimension = "gpu"
 	ByTP     Dimension = "tp"
 	ByModel  Dimension = "model"
-	ByFFN    Dimension = "ffn" // tells models with dense feed-forward layers from mixtures of experts
+	ByFFN    Dimension = "ffn"  // tells models with dense feed-forward layers from mixtures of experts
+	ByKind   Dimension = "kind" // tells attention to all keys, windows, latent and sparse attention, and recurrences apart
 	ByBatch  Dimension = "batch"
+	ByServer Dimension = "release" // tells releases of an engine apart, those of its constants together
 	BySource Dimension = "source"
 )
 
 // dimensions lists them.
 func dimensions() []Dimension {
-	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByFFN, ByBatch, BySource}
+	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByFFN, ByKind, ByBatch, ByServer, BySource}
 }
 
 // ParseDimension finds a dimension by name.
@@ -44,6 +46,8 @@ type Group struct {
 	TP     *int    `json:"tp"`
 	Model  *string `json:"model"`
 	FFN    *string `json:"ffn"`
+	Kind   *string `json:"kind"`
+	Server *string `json:"release"`
 	Batch  *int    `json:"batch"`
 	Source *string `json:"source"`
 	Fitted bool    `json:"fitted"` // a constant was fitted on them
@@ -98,8 +102,9 @@ func (g *Group) order(other *Group) int {
 	}
 	return cmp.Or(
 		slices.Index(metrics(), g.Metric)-slices.Index(metrics(), other.Metric), fitted(g)-fitted(other),
-		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine), compare(g.TP, other.TP),
-		compare(g.Model, other.Model), compare(g.FFN, other.FFN), compare(g.Batch, other.Batch),
+		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine),
+		compare(g.Server, other.Server), compare(g.TP, other.TP), compare(g.Model, other.Model), compare(g.Kind, other.Kind),
+		compare(g.FFN, other.FFN), compare(g.Batch, other.Batch),
 	)
 }
 
@@ -131,8 +136,12 @@ func dimension(r *Row, d Dimension) string {
 		return r.Model
 	case ByFFN:
 		return r.FFN
+	case ByKind:
+		return r.Kind
 	case ByBatch:
 		return fmt.Sprint(r.Batch)
+	case ByServer:
+		return cmp.Or(r.Release, "timed")
 	}
 	return r.Source
 }
@@ -152,6 +161,10 @@ func groupOf(r *Row, by []Dimension) Group {
 			g.Model = &text
 		case ByFFN:
 			g.FFN = &text
+		case ByKind:
+			g.Kind = &text
+		case ByServer:
+			g.Server = &text
 		case ByBatch:
 			g.Batch = &r.Batch
 		case BySource:

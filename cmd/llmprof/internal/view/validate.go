@@ -117,6 +117,10 @@ func groupCell(s *validate.Summary, d validate.Dimension) any {
 		return Cell(s.Model)
 	case validate.ByFFN:
 		return Cell(s.FFN)
+	case validate.ByKind:
+		return Cell(s.Kind)
+	case validate.ByServer:
+		return Cell(s.Server)
 	case validate.ByBatch:
 		return Cell(s.Batch)
 	}
