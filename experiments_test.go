@@ -32,6 +32,8 @@ func TestExperimentScripts(t *testing.T) {
 			command: "sglang/host.py sglang/h100/qwen3-4b-prompt-128.json.gz sglang/h100/qwen3-4b-tp2-rank0-prompt-128.json.gz"},
 		{name: "sglang-h100", command: "sglang/reduce.py sglang/h100", want: "validate/observations/h100-sglang.csv"},
 		{name: "sglang-h200", command: "sglang/reduce.py sglang/h200", want: "validate/observations/h200-sglang.csv"},
+		{name: "pair-vllm", command: "h200-pair/reduce.py h200-pair --vllm", want: "validate/observations/h200-vllm-0.33.csv"},
+		{name: "pair-sglang", command: "h200-pair/reduce.py h200-pair --sglang", want: "validate/observations/h200-sglang-0.5.23.csv"},
 		{name: "host-phases", command: "vllm-host/table.py vllm-host/h100"},
 		{name: "host-steps", command: "vllm-host/steps.py vllm-load-models/fourth-launches-1.jsonl.gz"},
 		{name: "host-pinned", command: "vllm-host/pinned.py vllm-host/h200/pinned.jsonl vllm-host/h200/pinned-probe.csv"},
