@@ -125,7 +125,8 @@ func (s *Scorer) row(o *Observation) (r Row, err error) {
 	named.Config = s.Canonical(o.Config)
 	return Row{
 		Observation: named, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
-		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FFN: p.ffn, Kind: p.kind, FasterThanFloor: span.floor != nil && o.Value < *span.floor,
+		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FFN: p.ffn, Kind: p.kind,
+		FasterThanFloor: span.floor != nil && o.Value < *span.floor,
 	}, nil
 }
 

@@ -28,7 +28,7 @@ type Engine struct {
 	releases   releases
 	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
 	option     []string                                                  // those that it has
-	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs, or 0; nil where it cannot be set
+	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs; nil where it cannot be set
 	schedulers []sized                                                   // its schedulers, the default first
 	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
 	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors

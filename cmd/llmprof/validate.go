@@ -80,7 +80,8 @@ func (v *comparison) chosenFlags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&v.models, "model", "m", nil, "only of these `models`; a directory names your own")
 	f.StringVarP(&v.gpu, "gpu", "g", "", "only on this `GPU`")
 	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
-	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, ffn, kind, batch, release, source")
+	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"},
+		"group by `keys`: engine, gpu, tp, model, ffn, kind, batch, release, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
 	settings.CalibrationFlag(f, &v.constant)
 	f.BoolVar(&v.pool, "pool", false, "compare with the median of each configuration")
