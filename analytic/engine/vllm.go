@@ -25,7 +25,7 @@ var vllm = Engine{
 		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Allocate: vllmAllocation(version{0, 25, 1}),
 	},
 	title: "vLLM",
-	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.14, patches: []patch{
+	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.18, patches: []patch{
 		{from: version{0, 11, 1}, until: version{0, 15, 0}, what: "DeepGEMM runs experts in FP8 by blocks on Hopper at every number of rows, " +
 			"from when scales in E8M0 were the default there until backends were ranked",
 			source: "vllm-project/vllm, pull requests 26197 and, by its date, 32414; triton_deep_gemm_moe.py",

@@ -198,6 +198,13 @@ var sectionHeads = sync.OnceValue(func() map[string]string {
 		"latent_attention": "Multi-head latent attention, over expanded keys and values in prefill and over the compressed cache in decode: " +
 			equation(roofline.LatentPrefill),
 		"scan":             "The recurrence of linear attention over a prompt, in chunks: " + equation(roofline.ChunkedScan),
+		"scan_channel":     "The same, with a decay of each channel: " + equation(roofline.ChannelScan),
+		"sparse":           "Attention to latent vectors that an indexer chose: " + equation(roofline.SparseAttention),
+		"sparse_entries":   "Attention to compressed entries that an indexer chose: " + equation(roofline.SparseEntries),
+		"sparse_blocks":    "Attention to blocks of keys that an indexer chose: " + equation(roofline.SparseBlocks),
+		"index":            "The indexer's choice of latent vectors: " + equation(roofline.Index),
+		"index_entries":    "The indexer's choice of compressed entries: " + equation(roofline.IndexEntries),
+		"index_blocks":     "The indexer's choice of blocks of keys: " + equation(roofline.IndexBlocks),
 		"scan_step":        "The recurrence of linear attention of one token of each sequence: " + equation(roofline.ScanStep),
 		"conv":             "The causal convolution ahead of a recurrence over a prompt: " + equation(roofline.Convolution),
 		"conv_step":        "The causal convolution of one token of each sequence: " + equation(roofline.ConvolutionStep),
