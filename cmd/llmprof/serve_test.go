@@ -55,6 +55,7 @@ func shownFigures(t *testing.T, flags map[string]string, answer func(do string) 
 		figures["load"] = under["load"]
 		if said := under["warning"]; said != "" {
 			figures["warnings"] = append(figures["warnings"].([]any), said)
+			figures["warnings_coded"] = append(figures["warnings_coded"].([]any), under["coded"])
 		}
 	}
 	text, err := json.Marshal(figures)

@@ -82,6 +82,7 @@ type Load struct {
 	Load    any         `json:"load"`
 	Words   [][2]string `json:"words"`
 	Warning string      `json:"warning"` // "" for none
+	Coded   any         `json:"coded"`   // the warning as data; null for none
 }
 
 // under is the steady state of "llmprof estimate --rate" or "--concurrency".
@@ -106,7 +107,7 @@ func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
 		return nil, err
 	}
 	shown := view.Load{Load: load}
-	return &Answer{Data: &Load{shown.Document(), shown.Words(), view.Text(load.Warning())}}, nil
+	return &Answer{Data: &Load{shown.Document(), shown.Words(), view.Text(load.Warning()), view.Coded(load.Warning())}}, nil
 }
 
 // A Rates is the steady states at several rates.

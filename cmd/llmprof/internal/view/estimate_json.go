@@ -45,7 +45,7 @@ type EstimateDocument struct {
 	Home        *deployment.Home   `json:"home,omitempty"`
 	Metrics     []MetricDocument   `json:"metrics"`
 	Warnings    []string           `json:"warnings"`
-	Coded       []warningJSON      `json:"warnings_coded"` // the warnings as data, in the same order
+	Coded       []any              `json:"warnings_coded"` // the warnings as data, in the same order
 }
 
 // A warningJSON is a warning as data.
@@ -54,13 +54,22 @@ type warningJSON struct {
 	Arguments []string `json:"arguments"`
 }
 
-func coded(all []unit.Warning) []warningJSON {
-	list := make([]warningJSON, len(all))
+// Coded is a warning as data; nil for none.
+func Coded(w *unit.Warning) any {
+	if w == nil {
+		return nil
+	}
+	j := warningJSON{w.Code, []string{}}
+	for _, a := range w.Arguments() {
+		j.Arguments = append(j.Arguments, unit.Say("%v", a).In(settings.Flag))
+	}
+	return j
+}
+
+func coded(all []unit.Warning) []any {
+	list := make([]any, len(all))
 	for i := range all {
-		list[i] = warningJSON{all[i].Code, []string{}}
-		for _, a := range all[i].Arguments() {
-			list[i].Arguments = append(list[i].Arguments, unit.Say("%v", a).In(settings.Flag))
-		}
+		list[i] = Coded(&all[i])
 	}
 	return list
 }
