@@ -23,7 +23,7 @@ type object map[string]any
 const Most = 64 << 20
 
 // limits bound a file: each value takes some 50 bytes of memory.
-var limits = input.Limits{Bytes: Most, Depth: 100, Values: 6 << 20}
+var limits = input.Limits{Bytes: Most, Depth: 100, Values: 3 << 20}
 
 // recordsOf are the objects of a text: one, several one after the other or in a list, or one in YAML.
 func recordsOf(name string, text []byte) (all []object, err error) {
