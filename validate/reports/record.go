@@ -20,7 +20,7 @@ import (
 type object map[string]any
 
 // Most is the most bytes of a file that are read.
-const Most = 64 << 20
+const Most = 32 << 20
 
 // limits bound a file: each value takes some 50 bytes of memory.
 var limits = input.Limits{Bytes: Most, Depth: 100, Values: 3 << 20}
