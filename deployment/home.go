@@ -46,9 +46,14 @@ var homeKeys = []string{"fit", "host", "host_bandwidth", "pageable_bandwidth", "
 // atHome reports whether a request is about llama.cpp with a host beside the GPU.
 func (q *Request) atHome() bool { return q.given(homeKeys...) != "" }
 
+// placed names a setting that says what lies in the memory of the host; "" for none.
+func (q *Request) placed() string {
+	return q.given("ngl", "n_cpu_moe", "cpu_moe", "override_tensor", "no_kv_offload", "no_op_offload")
+}
+
 // checkHome refuses settings of the host that contradict each other.
 func (q *Request) checkHome() error {
-	key := q.given("ngl", "n_cpu_moe", "cpu_moe", "override_tensor", "no_kv_offload", "no_op_offload")
+	key := q.placed()
 	switch {
 	case q.Fit && key != "":
 		return Errorf("{fit} chooses what lies in host memory: leave out {" + key + "}")
@@ -107,7 +112,7 @@ func (d *Deployment) place() error {
 	base := d.Case
 	var placed *engine.Placed
 	var err error
-	if q.Fit {
+	if q.Fit || q.placed() == "" && q.Pass == nil && d.overflows() { // a host that is only described holds what the GPU has no room for
 		if placed, err = engine.Best(&base, p.Pageable); err == nil && placed == nil {
 			return Errorf("{fit}: %s has room for the model neither on the GPU nor with %v of host memory; give {ram}, narrower {weights} or a "+
 				"shorter {prompt_len}", d.GPU.Name, d.GPU.Host.RAM)
