@@ -14,7 +14,8 @@ RELEASES = {"vllm": ("h200-vllm-0.33", "0.33.0", "vLLM 0.33.0, Python API"), "sg
 MODELS = {"v-9b": ("qwen3.5-9b", "bf16"), "v-35b": ("qwen3.6-35b-a3b", "bf16"), "v-nemotron": ("nemotron-3-nano-30b-a3b", "bf16"),
           "v-gemma": ("gemma3-12b", "bf16"), "v-mla": ("deepseek-v2-lite", "bf16"), "s-gptoss": ("gpt-oss-20b", "mxfp4")}
 ENGINE = sys.argv[2].removeprefix("--")
-PARAMS = json.load(open(os.path.join(sys.argv[1], "params.json")))
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models.json")
+PARAMS = {m["name"]: m["params"] for m in json.load(open(TABLE))}
 HEADER = "source,id,model,gpu,engine,mode,release,tp,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note"
 
 
