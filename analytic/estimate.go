@@ -154,6 +154,11 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	return e, err
 }
 
+// Memory is the memory of a workload on each GPU, which takes no walk.
+func (p *Predictor) Memory(w *Workload) operator.Memory {
+	return p.footprint.Memory(w, p.machine.Budget, p.machine.deviceMemory())
+}
+
 // Fitting is Predict. An estimate that does not fit in memory has its memory and GPUs alone, which take no work.
 func (p *Predictor) Fitting(w *Workload) (e Estimate, err error) {
 	e, _, _, err = p.predict(w, estimate, true)
@@ -165,7 +170,7 @@ func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, pr
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, prefill, decode, err
 	}
-	e.GPUs, e.Memory = p.Par.GPUs(), p.footprint.Memory(w, p.machine.Budget, p.machine.deviceMemory())
+	e.GPUs, e.Memory = p.Par.GPUs(), p.Memory(w)
 	if fitting && !e.Memory.Fits() {
 		return e, prefill, decode, nil
 	}

@@ -96,9 +96,8 @@ func TestLastTokenOfPrompts(t *testing.T) {
 }
 
 // A threshold is what an engine chooses for the steps of a prompt by thresholds of its own: tiles of known sizes, whose empty rows may take
-// longer than rows of data, how many prompts share a step (docs/operator-tables.md), and whether a chunk has one token, for which
-// transformers has another kernel of attention; and how ranks sum, and whether chunks have one token, since the laws of those are off by
-// other shares.
+// longer than rows of data, and how many prompts share a step (docs/operator-tables.md); and how ranks sum, and whether chunks have one
+// token, since the laws of those are off by other shares.
 type threshold struct{ kernels, sums string }
 
 func thresholds(p *analytic.Predictor, w *analytic.Workload) (all threshold) {
@@ -113,8 +112,6 @@ func thresholds(p *analytic.Predictor, w *analytic.Workload) (all threshold) {
 				switch k := &l.Kernels[i]; {
 				case l.Ops[k.Main].Type == operator.Reduce:
 					all.sums += fmt.Sprint(" ", k.Class)
-				case k.Class == roofline.AttentionCopied: // transformers' attention of one token, that of a last chunk too
-					all.kernels += fmt.Sprint(" ", k.Class)
 				case k.Class == roofline.GEMM && k.Tile.Rows > 0:
 					all.kernels += fmt.Sprint(" rows ", k.Shape.M)
 				case k.Tile.Rows > 0:

@@ -132,8 +132,12 @@ func (d *Deployment) overflows() bool {
 	if d.Parallel.GPUs() > 1 || !engine.LeavesWeights(d.runs) || d.GPU.Integrated || d.Request.Loaded() {
 		return false
 	}
-	e, err := analytic.Predict(&d.Case)
-	return err == nil && !e.Memory.Fits()
+	p, err := analytic.NewPredictor(&d.Case)
+	if err != nil {
+		return false
+	}
+	m := p.Memory(&d.Workload)
+	return !m.Fits()
 }
 
 // fitted puts what the GPU has no room for into the memory of its usual host; nothing where that has no room either.

@@ -39,7 +39,15 @@ func TestMain(m *testing.M) {
 }
 
 // stream answers as an OpenAI-compatible server does, a token an event.
-func stream(w http.ResponseWriter, r *http.Request) {
+func stream(w http.ResponseWriter, r *http.Request) { streamed(w, r, "") }
+
+// streamUncached is stream of a server that reports how many tokens of a prompt its cache had, so that no TTFT tells.
+func streamUncached(w http.ResponseWriter, r *http.Request) {
+	streamed(w, r, `, "prompt_tokens_details": {"cached_tokens": 0}`)
+}
+
+// streamed is stream with more about the usage of a request.
+func streamed(w http.ResponseWriter, r *http.Request, usage string) {
 	if r.Method == http.MethodGet {
 		fmt.Fprint(w, `{"data": [{"id": "m"}]}`)
 		return
@@ -63,9 +71,9 @@ func stream(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Fprintf(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
-	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d}}\n\ndata: "+
+	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d%s}}\n\ndata: "+
 		"[DONE]\n\n",
-		tokens, ask.MaxTokens, tokens+ask.MaxTokens)
+		tokens, ask.MaxTokens, tokens+ask.MaxTokens, usage)
 }
 
 // newLab is a lab on a machine without sensors.
@@ -181,7 +189,7 @@ func (b breaking) Open(name string) (fs.File, error) {
 
 // A sensor that breaks while requests run costs the energy, and not the requests.
 func TestServeBesideABreakingSensor(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(stream))
+	server := httptest.NewServer(http.HandlerFunc(streamUncached))
 	defer server.Close()
 	l := newLab(t)
 	l.Root = breaking{rapl{time.Now()}, time.Now().Add(500 * time.Millisecond)}
@@ -190,8 +198,8 @@ func TestServeBesideABreakingSensor(t *testing.T) {
 	results, err := l.Measure(t.Context(), p)
 	testkit.Must(t, err)
 	r := results[0]
-	if r.Energy != nil || !strings.Contains(r.Reasons["energy"], "energy_uj") || r.Serving.Completed != 200 {
-		t.Errorf("energy %+v, because %q; %d completed", r.Energy, r.Reasons["energy"], r.Serving.Completed)
+	if r.Energy != nil || !strings.Contains(r.Reasons["energy"], "energy_uj") || r.Serving.Completed != 200 || len(r.Marks) > 0 {
+		t.Errorf("energy %+v, because %q; %d completed, marks %v", r.Energy, r.Reasons["energy"], r.Serving.Completed, r.Marks)
 	}
 	checked(t, r)
 }

@@ -27,7 +27,7 @@ type Engine struct {
 	mode       string // how it runs where another engine of the title runs otherwise
 	releases   releases
 	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
-	option     []string                                                  // those that it has
+	option     []string                                                  // The options that this engine has.
 	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs; nil where it cannot be set
 	schedulers []sized                                                   // its schedulers, the default first
 	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known

@@ -40,7 +40,7 @@ func TestSparseKernels(t *testing.T) {
 	for _, x := range []struct {
 		model         string
 		index, attend roofline.Class
-		gemms         int // of each input one
+		gemms         int // Products of one input are one GEMM.
 	}{
 		{"deepseek-v3.2", roofline.Index, roofline.SparseAttention, 3}, {"glm-5", roofline.Index, roofline.SparseAttention, 3},
 		{"deepseek-v4-flash", roofline.IndexEntries, roofline.SparseEntries, 5},

@@ -133,9 +133,9 @@ func eagerAttention(l *analytic.Lowering, i int) {
 	l.Launch(i, class(l, &l.Ops[i]), n)
 }
 
-// decodesPlain reports whether attention is that of a decode step with a KV cache of keys and values.
+// decodesPlain reports whether attention is that of a decode step with a KV cache of keys and values. A chunk of one token of a prompt is none.
 func decodesPlain(l *analytic.Lowering, i int) bool {
-	return l.Ops[i].Block.Attention.Latent == nil && l.Step.New == 1 && l.Step.Past > 0
+	return l.Ops[i].Block.Attention.Latent == nil && l.Step.New == 1 && l.Step.Past > 0 && !l.Step.Prompt
 }
 
 // concatenated is attention after the concatenation of the KV cache in a decode step, which reads and writes the cache.

@@ -46,7 +46,7 @@ func (s *Step) allToAll(dst []Op, name string, e *models.Experts, size unit.Byte
 	near := min(n, float64(s.Par.GPUsPerNode))
 	each, imbalance := float64(e.Count)/n, 1.0
 	if r := s.routing(float64(e.Count)); r != nil {
-		imbalance = r.Imbalance // of the busiest rank
+		imbalance = r.Imbalance // The busiest rank ends last.
 	}
 	rank := min(ReachedExpertsOf(e, each)*imbalance, 1)
 	node := min(ReachedExpertsOf(e, each*near)*imbalance, 1)

@@ -23,7 +23,7 @@ const (
 
 // An Offload is what of a model lies in the memory of the host.
 type Offload struct {
-	Kinds    []Residence // of the layers of each kind
+	Kinds    []Residence // Kinds say what stays of the layers of each kind.
 	Head     bool        // The LM head does.
 	Cache    bool        // The KV cache of all layers does.
 	Pageable bool        // The weights are in memory that is not pinned, as the pages of a file are.

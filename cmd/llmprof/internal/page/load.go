@@ -79,10 +79,10 @@ func (s *served) of(ctx context.Context, q *deployment.Request, flags map[string
 
 // A Load is the steady state under a load, as the verdict shows it.
 type Load struct {
-	Load    any         `json:"load"`
-	Words   [][2]string `json:"words"`
-	Warning string      `json:"warning"` // "" for none
-	Coded   any         `json:"coded"`   // the warning as data; null for none
+	Load    any                   `json:"load"`
+	Words   [][2]string           `json:"words"`
+	Warning string                `json:"warning"` // "" for none
+	Coded   *view.WarningDocument `json:"coded"`   // the warning as data; null for none
 }
 
 // under is the steady state of "llmprof estimate --rate" or "--concurrency".

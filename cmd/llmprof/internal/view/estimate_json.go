@@ -45,29 +45,29 @@ type EstimateDocument struct {
 	Home        *deployment.Home   `json:"home,omitempty"`
 	Metrics     []MetricDocument   `json:"metrics"`
 	Warnings    []string           `json:"warnings"`
-	Coded       []any              `json:"warnings_coded"` // the warnings as data, in the same order
+	Coded       []*WarningDocument `json:"warnings_coded"` // the warnings as data, in the same order
 }
 
-// A warningJSON is a warning as data.
-type warningJSON struct {
+// A WarningDocument is a warning as data.
+type WarningDocument struct {
 	Code      string   `json:"code"`
 	Arguments []string `json:"arguments"`
 }
 
 // Coded is a warning as data; nil for none.
-func Coded(w *unit.Warning) any {
+func Coded(w *unit.Warning) *WarningDocument {
 	if w == nil {
 		return nil
 	}
-	j := warningJSON{w.Code, []string{}}
+	j := &WarningDocument{w.Code, []string{}}
 	for _, a := range w.Arguments() {
 		j.Arguments = append(j.Arguments, unit.Say("%v", a).In(settings.Flag))
 	}
 	return j
 }
 
-func coded(all []unit.Warning) []any {
-	list := make([]any, len(all))
+func coded(all []unit.Warning) []*WarningDocument {
+	list := make([]*WarningDocument, len(all))
 	for i := range all {
 		list[i] = Coded(&all[i])
 	}
