@@ -133,7 +133,8 @@ func eagerAttention(l *analytic.Lowering, i int) {
 	l.Launch(i, class(l, &l.Ops[i]), n)
 }
 
-// decodesPlain reports whether attention is that of a decode step with a KV cache of keys and values. A chunk of one token of a prompt is none.
+// decodesPlain reports whether attention is that of a decode step with a KV cache of keys and values. A chunk of one token of a prompt is
+// none.
 func decodesPlain(l *analytic.Lowering, i int) bool {
 	return l.Ops[i].Block.Attention.Latent == nil && l.Step.New == 1 && l.Step.Past > 0 && !l.Step.Prompt
 }
