@@ -37,24 +37,27 @@ type Memory = operator.Memory
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
 	// FLOPs of matrix products that the model needs, of one replica.
-	FLOPs unit.FLOPs `json:"flops"`
+	FLOPs unit.FLOPs `json:"flops" jsonschema:"exclusiveMinimum=0"`
 	// FLOPs of matrix products that one rank of each stage computes.
-	Executed  unit.FLOPs   `json:"executed_flops_per_rank"`
-	Vector    unit.FLOPs   `json:"vector_flops"` // all other FLOPs of one rank of each stage
-	Floor     unit.Seconds `json:"floor_s"`
-	Expected  unit.Seconds `json:"expected_s"`
+	Executed  unit.FLOPs   `json:"executed_flops_per_rank" jsonschema:"exclusiveMinimum=0"`
+	Vector    unit.FLOPs   `json:"vector_flops"`                            // all other FLOPs of one rank of each stage
+	Floor     unit.Seconds `json:"floor_s" jsonschema:"exclusiveMinimum=0"` // at the peaks of the data sheet, all resources at once
+	Expected  unit.Seconds `json:"expected_s" jsonschema:"exclusiveMinimum=0"`
 	Throttled unit.Seconds `json:"throttled_s"` // part of Expected that the GPU's power limit costs
 	// Part of Expected by which the time of a batch is clamped to that of a smaller one.
 	Clamped unit.Seconds `json:"-"`
 	// Factor by which the power limit, or a lower clock, lengthens arithmetic; 1 below the limit.
-	Clock      float64                          `json:"throttle_factor"`
-	Bound      roofline.Bound                   `json:"bound"`
-	Bounds     [roofline.NumBounds]unit.Seconds `json:"-"`             // expected time by what bounds it
-	Traffic    unit.Bytes                       `json:"traffic_bytes"` // bytes between memory and one rank of each stage
-	Compulsory unit.Bytes                       `json:"-"`             // part of the traffic that is weights, KV cache and state
-	Wire       unit.Bytes                       `json:"wire_bytes"`    // bytes that one rank of each stage sends
-	Depends    Dependence                       `json:"-"`
-	clocks     energy.Clocks
+	Clock  float64                          `json:"throttle_factor" jsonschema:"minimum=1"`
+	Bound  roofline.Bound                   `json:"bound"` // what takes most of the time
+	Bounds [roofline.NumBounds]unit.Seconds `json:"-"`     // expected time by what bounds it
+	// bytes between memory and one rank of each stage
+	Traffic unit.Bytes `json:"traffic_bytes" jsonschema:"exclusiveMinimum=0"`
+	// part of the traffic that is weights, KV cache and state
+	Compulsory unit.Bytes `json:"-"`
+	// bytes that one rank of each stage sends
+	Wire    unit.Bytes `json:"wire_bytes"`
+	Depends Dependence `json:"-"`
+	clocks  energy.Clocks
 	// Distances of both ends of the 90 % interval that constants and laws of the kernels leave, as shares of Expected; the host widens it.
 	KernelLow, KernelHigh float64 `json:"-"`
 }
@@ -103,11 +106,12 @@ type Estimate struct {
 
 // Money is what a request costs; zero where no price is known.
 type Money struct {
-	PerHour    unit.Dollars `json:"per_hour"` // all GPUs
-	PerRequest unit.Dollars `json:"per_request"`
+	PerHour    unit.Dollars `json:"per_hour" jsonschema:"exclusiveMinimum=0"`    // all GPUs
+	PerRequest unit.Dollars `json:"per_request" jsonschema:"exclusiveMinimum=0"` // a request
 	// Price of a million generated tokens, the cost of the prompts included.
-	PerMillionGenerated unit.Dollars `json:"per_million_generated_tokens"`
-	PerMillionTokens    unit.Dollars `json:"per_million_tokens"` // price of a million tokens of prompts and answers
+	PerMillionGenerated unit.Dollars `json:"per_million_generated_tokens" jsonschema:"exclusiveMinimum=0"`
+	// price of a million tokens of prompts and answers
+	PerMillionTokens unit.Dollars `json:"per_million_tokens" jsonschema:"exclusiveMinimum=0"`
 }
 
 // Check returns what is wrong with the case, if anything is.

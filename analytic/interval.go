@@ -11,10 +11,10 @@ import (
 
 // A Span is a time with its floor, and the interval that it lies in with 90 % probability.
 type Span struct {
-	Floor    unit.Seconds `json:"floor"`
-	Expected unit.Seconds `json:"expected"`
-	Low      unit.Seconds `json:"low"`
-	High     unit.Seconds `json:"high"`
+	Floor    unit.Seconds `json:"floor" jsonschema:"exclusiveMinimum=0"` // nothing beats it
+	Expected unit.Seconds `json:"expected" jsonschema:"exclusiveMinimum=0"`
+	Low      unit.Seconds `json:"low" jsonschema:"exclusiveMinimum=0"`
+	High     unit.Seconds `json:"high" jsonschema:"exclusiveMinimum=0"`
 }
 
 // A basis says what the interval of an estimate rests on.

@@ -12,8 +12,8 @@ import (
 // A Verdict says whether the workload can run at all.
 type Verdict struct {
 	Possible bool        `json:"possible"`
-	Short    *unit.Bytes `json:"memory_short_bytes"`  // shortfall of one GPU; null where the memory suffices
-	Over     *int        `json:"context_over_tokens"` // null where the model's context suffices
+	Short    *unit.Bytes `json:"memory_short_bytes" jsonschema:"exclusiveMinimum=0"` // shortfall of one GPU; null where the memory suffices
+	Over     *int        `json:"context_over_tokens" jsonschema:"minimum=1"`         // null where the model's context suffices
 	Text     string      `json:"text"`
 }
 

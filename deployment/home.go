@@ -13,21 +13,21 @@ import (
 
 // A Home is what of a model lies in the memory of the host, with what llama.cpp chooses by itself and what changes are worth.
 type Home struct {
-	Host      string           `json:"host"`
-	Bandwidth unit.BytesPerSec `json:"host_bandwidth_bytes_per_s"`
-	RAM       unit.Bytes       `json:"host_ram_bytes"`
-	Weights   unit.Bytes       `json:"host_weights_bytes"`
-	KV        unit.Bytes       `json:"host_kv_bytes"`
-	Command   string           `json:"command"`
-	Own       *HomeRates       `json:"llama_cpp_fit"` // null where nothing fits
-	Worth     []HomeRates      `json:"worth"`
+	Host      string           `json:"host"`                        // the host
+	Bandwidth unit.BytesPerSec `json:"host_bandwidth_bytes_per_s"`  // rate of its memory
+	RAM       unit.Bytes       `json:"host_ram_bytes"`              // size of its memory
+	Weights   unit.Bytes       `json:"host_weights_bytes"`          // weights in it
+	KV        unit.Bytes       `json:"host_kv_bytes"`               // KV cache and states in it
+	Command   string           `json:"command"`                     // what starts llama.cpp so
+	Own       *HomeRates       `json:"llama_cpp_fit"`               // null where nothing fits
+	Worth     []HomeRates      `json:"worth" jsonschema:"nullable"` // what changes of the machine or of options would make of it
 }
 
 // HomeRates are the rates of a variant of a placement, in tokens a second.
 type HomeRates struct {
-	Name     string  `json:"name"`
-	Generate float64 `json:"generated_tok_s"`
-	Prefill  float64 `json:"prefill_tok_s"`
+	Name     string  `json:"name"`                                   // the change, or llama.cpp's options
+	Generate float64 `json:"generated_tok_s" jsonschema:"minimum=0"` // generated tokens a second
+	Prefill  float64 `json:"prefill_tok_s" jsonschema:"minimum=0"`   // prompt tokens a second
 }
 
 // RatesOf is the rates of an estimate.

@@ -211,8 +211,8 @@ func (m *Model) StateBytes(f unit.Format) unit.Bytes {
 // FLOPCount says how FLOPs were counted and how far the count is to be trusted.
 type FLOPCount struct {
 	Method     string `json:"method"`
-	Confidence string `json:"confidence"` // "high", "medium" or "low"
-	Reason     string `json:"reason"`
+	Confidence string `json:"confidence" jsonschema:"enum=high,enum=medium,enum=low"` // "high", "medium" or "low"
+	Reason     string `json:"reason"`                                                 // for the confidence
 }
 
 // FLOPCount says how far a count of the model's FLOPs can be trusted.

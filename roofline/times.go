@@ -76,6 +76,9 @@ var boundNames = [NumBounds]string{"compute", "memory", "network", "launch"}
 // String names the bound as the field does, without "-bound".
 func (b Bound) String() string { return boundNames[b] }
 
+// Texts are the names of all bounds.
+func (Bound) Texts() []string { return boundNames[:] }
+
 // MarshalText writes the name of the bound.
 func (b Bound) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 

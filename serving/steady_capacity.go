@@ -7,9 +7,12 @@ import (
 
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
-	Rate    float64 `json:"requests_s"`
-	Bound   string  `json:"bound"`           // "compute", "KV blocks", "preemption", "sequences", "prefill" or "API server"
-	Running int     `json:"running_replica"` // sequences of one replica that fit at once
+	// largest stable rate
+	Rate float64 `json:"requests_s" jsonschema:"exclusiveMinimum=0"`
+	// "compute", "KV blocks", "preemption", "sequences", "prefill" or "API server"
+	Bound string `json:"bound" jsonschema:"enum=compute,enum=KV blocks,enum=preemption,enum=sequences,enum=prefill,enum=API server"`
+	// sequences of one replica that fit at once
+	Running int `json:"running_replica" jsonschema:"minimum=1"`
 }
 
 // preemption is what bounds the rate of a server whose sequences outgrow the KV cache.

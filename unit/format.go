@@ -92,6 +92,9 @@ func ParseFormat(s string) (Format, error) {
 	return NoFormat, fmt.Errorf("%q is not a number format (known: %s)", s, strings.Join(formatNames[1:], ", "))
 }
 
+// Texts are the names of all formats.
+func (Format) Texts() []string { return formatNames[1:] }
+
 // MarshalText writes the name of the format.
 func (f Format) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 

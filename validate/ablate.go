@@ -26,11 +26,11 @@ func idealize(c *roofline.Constants, k roofline.Constant) {
 // metric that a constant was, or was not, fitted on.
 type Effect struct {
 	Metric Metric  `json:"metric"`
-	Fitted bool    `json:"fitted"`
-	N      int     `json:"n"`                // rows
-	Moved  int     `json:"moved"`            // observations whose prediction depends on the constant
-	Median float64 `json:"median_ape"`       // median absolute error with all constants as they are
-	Ideal  float64 `json:"ideal_median_ape"` // median absolute error with this constant ideal
+	Fitted bool    `json:"fitted"`                                  // of the observations that a constant was fitted on
+	N      int     `json:"n" jsonschema:"minimum=1"`                // rows
+	Moved  int     `json:"moved"`                                   // observations whose prediction depends on the constant
+	Median float64 `json:"median_ape" jsonschema:"minimum=0"`       // median absolute error with all constants as they are
+	Ideal  float64 `json:"ideal_median_ape" jsonschema:"minimum=0"` // median absolute error with this constant ideal
 }
 
 // Buys is by how much the median error grows without the constant.

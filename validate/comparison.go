@@ -27,6 +27,6 @@ type Comparison struct {
 // A MissingPoint has no result.
 type MissingPoint struct {
 	ID     string `json:"id"`
-	Name   string `json:"name"`
+	Name   string `json:"name"` // the configuration
 	Reason string `json:"reason"`
 }

@@ -20,6 +20,15 @@ const (
 	EnergyPerRequest Metric = "energy_per_request_j"
 )
 
+// Texts are the names of all metrics.
+func (Metric) Texts() []string {
+	var texts []string
+	for _, m := range metrics() {
+		texts = append(texts, string(m))
+	}
+	return texts
+}
+
 // metrics lists the metrics in the order of tables.
 func metrics() []Metric {
 	return []Metric{TTFT, TPOT, TTLT, EnergyPerPrompt, EnergyPerToken, EnergyPerRequest}

@@ -19,7 +19,7 @@ import (
 )
 
 // PredictionsSchema names the form of a file of predictions, which
-// docs/schema/predictions.v1.json describes.
+// "llmprof schema predictions" shows.
 const PredictionsSchema = "llmprof.predictions/v1"
 
 // Predictions are what was predicted of the points of an experiment before they
@@ -27,51 +27,52 @@ const PredictionsSchema = "llmprof.predictions/v1"
 // whoever has the name can tell whether the content is still the same.
 type Predictions struct {
 	Schema       string      `json:"schema"`
-	Written      time.Time   `json:"written"`
-	Version      string      `json:"version"` // version of llmprof
+	Written      time.Time   `json:"written"`                          // when, in UTC
+	Version      string      `json:"version" jsonschema:"minLength=1"` // version of llmprof
 	GPU          NamedGPU    `json:"gpu"`
 	Calibrations []Named     `json:"calibrations"` // calibrations of the points
 	Grid         string      `json:"grid"`         // name of the experiment
-	Points       []Predicted `json:"points"`
+	Points       []Predicted `json:"points" jsonschema:"minItems=1"`
 }
 
 // A NamedGPU is the GPU that the predictions are for.
 type NamedGPU struct {
-	Key  string `json:"key"`
+	Key  string `json:"key" jsonschema:"minLength=1"` // in the table of GPUs
 	Name string `json:"name"`
 }
 
 // Named is something with where it is from.
 type Named struct {
-	Name   string `json:"name"`
-	Source string `json:"source"`
+	Name   string `json:"name" jsonschema:"minLength=1"`
+	Source string `json:"source"` // where and when the constants were measured
 }
 
 // A Predicted is a point of the experiment with its predictions, or with why it
 // has none.
 type Predicted struct {
-	Hash     string          `json:"config_hash"` // hash of the settings, equal to that of the point's results
-	Settings json.RawMessage `json:"settings"`    // settings of the point, in canonical JSON
-	Model    string          `json:"model"`
+	// hash of the settings, equal to that of the point's results
+	Hash     string          `json:"config_hash" jsonschema:"pattern=^[0-9a-f]{64}$"`
+	Settings json.RawMessage `json:"settings" jsonschema:"type=object"` // settings of the point, in canonical JSON
+	Model    string          `json:"model" jsonschema:"minLength=1"`
 	Params   int64           `json:"params_total"`
-	Engine   string          `json:"engine"`
-	Mode     string          `json:"mode"` // "graph", "eager" or ""
-	TP       int             `json:"tp"`
+	Engine   string          `json:"engine" jsonschema:"minLength=1"`
+	Mode     string          `json:"mode" jsonschema:"enum=graph,enum=eager,enum="` // "graph", "eager" or ""
+	TP       int             `json:"tp" jsonschema:"minimum=1"`
 	operator.Workload
-	Weights     string   `json:"weights"`
-	AllLogits   bool     `json:"all_logits"`
+	Weights     string   `json:"weights" jsonschema:"minLength=1"`
+	AllLogits   bool     `json:"all_logits"`  // the LM head runs on every position of the prompt
 	Calibration *string  `json:"calibration"` // name of the one that it was predicted with; nil without figures
-	Figures     []Figure `json:"figures"`
-	Reason      *string  `json:"reason"` // why there are no figures
+	Figures     []Figure `json:"figures"`     // empty if there is a reason
+	Reason      *string  `json:"reason"`      // why there are no figures
 }
 
 // A Figure is the prediction of one metric, in its unit. An energy has no floor.
 type Figure struct {
-	Metric   Metric   `json:"metric"`
-	Expected float64  `json:"expected"`
-	Low      *float64 `json:"low"`
-	High     *float64 `json:"high"`
-	Floor    *float64 `json:"floor"`
+	Metric   Metric   `json:"metric"` // the name ends in the unit of the numbers
+	Expected float64  `json:"expected" jsonschema:"exclusiveMinimum=0"`
+	Low      *float64 `json:"low" jsonschema:"exclusiveMinimum=0"` // 90 % interval; null for energies
+	High     *float64 `json:"high" jsonschema:"exclusiveMinimum=0"`
+	Floor    *float64 `json:"floor" jsonschema:"exclusiveMinimum=0"` // nothing beats it; null for energies
 }
 
 // Forecast predicts every metric that a configuration has, by the steps that

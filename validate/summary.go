@@ -40,15 +40,19 @@ func ParseDimension(name string) (Dimension, error) {
 
 // A Group is what rows have in common; nil where they were not told apart by it.
 type Group struct {
-	Metric Metric  `json:"metric"`
-	Engine *string `json:"engine"`
-	GPU    *string `json:"gpu"`
-	TP     *int    `json:"tp"`
+	Metric Metric  `json:"metric"`                    // what was observed; the name ends in its unit
+	Engine *string `json:"engine"`                    // with its mode, as "transformers graph"; null where groups are not told apart by it
+	GPU    *string `json:"gpu"`                       // key in the table of GPUs
+	TP     *int    `json:"tp" jsonschema:"minimum=1"` // tensor parallelism
 	Model  *string `json:"model"`
-	FFN    *string `json:"ffn"`
-	Kind   *string `json:"kind"`
+	// feed-forward layers of the models: dense, or experts of mixtures
+	FFN *string `json:"ffn" jsonschema:"enum=dense,enum=experts"`
+	// what mixes tokens in the models: attention to all keys alone, or windows, latent vectors, chosen keys, recurrences
+	Kind *string `json:"kind" jsonschema:"enum=attention,enum=windows,enum=latent,enum=sparse,enum=hybrid"`
+	// release of the engine; timed: that of its constants
 	Server *string `json:"release"`
-	Batch  *int    `json:"batch"`
+	Batch  *int    `json:"batch" jsonschema:"minimum=1"` // sequences together
+	// where the observations are from
 	Source *string `json:"source"`
 	Fitted bool    `json:"fitted"` // a constant was fitted on them
 }
@@ -56,15 +60,16 @@ type Group struct {
 // A Summary says how far off the predictions of a group are.
 type Summary struct {
 	Group
-	N         int      `json:"n"`
-	Bias      float64  `json:"bias"`            // mean of predicted over observed less 1
-	MedianAPE float64  `json:"median_ape"`      // median of the absolute error
-	MeanAPE   float64  `json:"mean_ape"`        // mean of the absolute error
-	P90APE    float64  `json:"p90_ape"`         // 90th percentile of the absolute error
-	Coverage  *float64 `json:"coverage"`        // share of the observations inside of the predicted interval
-	Noise     *float64 `json:"noise"`           // median half-width of the observations' own intervals, as a share
-	Repeat    *float64 `json:"repeat_p90"`      // 90th percentile of how far an observation is from another of the same configuration
-	Reason    *string  `json:"coverage_reason"` // why Coverage is nil
+	N         int      `json:"n" jsonschema:"minimum=1"`
+	Bias      float64  `json:"bias"`                                      // mean of predicted over observed less 1
+	MedianAPE float64  `json:"median_ape" jsonschema:"minimum=0"`         // median of the absolute error
+	MeanAPE   float64  `json:"mean_ape" jsonschema:"minimum=0"`           // mean of the absolute error
+	P90APE    float64  `json:"p90_ape" jsonschema:"minimum=0"`            // 90th percentile of the absolute error
+	Coverage  *float64 `json:"coverage" jsonschema:"minimum=0,maximum=1"` // share of the observations inside of the predicted interval
+	Noise     *float64 `json:"noise" jsonschema:"minimum=0"`              // median half-width of the observations' own intervals, as a share
+	// 90th percentile of how far an observation is from another of the same configuration
+	Repeat *float64 `json:"repeat_p90" jsonschema:"minimum=0"`
+	Reason *string  `json:"coverage_reason"` // why Coverage is nil
 }
 
 // noInterval is why an energy has no coverage.

@@ -43,10 +43,10 @@ type Deployment struct {
 
 // A Launch is how an engine is started.
 type Launch struct {
-	Engine string   `json:"engine"`
-	Text   string   `json:"text"`  // a command line, or a file
-	Args   []string `json:"-"`     // words of the command line; nil for a file
-	Notes  []string `json:"notes"` // what the engine does otherwise than the deployment has it
+	Engine string   `json:"engine" jsonschema:"enum=vllm,enum=sglang,enum=tensorrt-llm,enum=llama.cpp,enum=kubernetes"`
+	Text   string   `json:"text" jsonschema:"minLength=1"`  // a command line, or a file
+	Args   []string `json:"-"`                              // words of the command line; nil for a file
+	Notes  []string `json:"notes" jsonschema:"minLength=1"` // what the engine does otherwise than the deployment has it
 
 	Image string   `json:"-"` // container image whose entry point takes Pod; "" where none is known
 	Pod   []string `json:"-"` // arguments of one server of the replicas that share their experts

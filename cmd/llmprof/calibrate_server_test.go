@@ -149,7 +149,7 @@ func TestCalibrateServerDies(t *testing.T) {
 	}
 	text, err := os.ReadFile(rows)
 	testkit.Must(t, err)
-	s := schema(t, "bench.v1.json")
+	s := schema(t, "bench")
 	for line := range strings.Lines(string(text)) {
 		checkSchema(t, s, line)
 	}

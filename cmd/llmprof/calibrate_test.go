@@ -114,7 +114,7 @@ func TestCalibrate(t *testing.T) {
 	}
 	text, err := os.ReadFile(rows)
 	testkit.Must(t, err)
-	s := schema(t, "bench.v1.json")
+	s := schema(t, "bench")
 	for line := range strings.Lines(string(text)) {
 		checkSchema(t, s, line)
 	}
@@ -182,7 +182,7 @@ func TestRefit(t *testing.T) {
 	}
 	text, err := os.ReadFile(rows)
 	testkit.Must(t, err)
-	s := schema(t, "bench.v1.json")
+	s := schema(t, "bench")
 	for line := range strings.Lines(string(text)) {
 		checkSchema(t, s, line)
 	}

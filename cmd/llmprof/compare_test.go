@@ -26,7 +26,7 @@ func TestCompare(t *testing.T) {
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	checkSchema(t, schema(t, "compare.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "compare"), got.stdout)
 	var c view.CompareDocument
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
 	same := 0
@@ -64,7 +64,7 @@ func TestCompareImpossible(t *testing.T) {
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	checkSchema(t, schema(t, "compare.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "compare"), got.stdout)
 	var c view.CompareDocument
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
 	for i := range c.Sides {
@@ -79,16 +79,16 @@ func TestCompareImpossible(t *testing.T) {
 // What is no deployment is said, and no figure is made of it.
 func TestCompareRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"h100":                                "want two deployments",
-		"h100 h200,tp3q":                      "tp3q",
-		"h100 h101":                           "did you mean",
-		"h100 a100,l4":                        "second GPU",
-		"h100 h200,nonsense=3":                "no flag --nonsense",
-		"h100 h200,rate=3":                    "compare takes no load",
-		"h100 h200,b2,b3":                     "\"b3\" gives --batch again",
-		"h100 h200,fp8,bf16":                  "\"bf16\" gives --weights again",
-		"h100 ../../go.mod":                   "no estimate and no result",
-		"h100 ../../docs/schema/plan.v1.json": "want an estimate",
+		"h100":                 "want two deployments",
+		"h100 h200,tp3q":       "tp3q",
+		"h100 h101":            "did you mean",
+		"h100 a100,l4":         "second GPU",
+		"h100 h200,nonsense=3": "no flag --nonsense",
+		"h100 h200,rate=3":     "compare takes no load",
+		"h100 h200,b2,b3":      "\"b3\" gives --batch again",
+		"h100 h200,fp8,bf16":   "\"bf16\" gives --weights again",
+		"h100 ../../go.mod":    "no estimate and no result",
+		"h100 ../../measure/aggregate/testdata/two.json": "want an estimate",
 	} {
 		words := []string{"compare", "--model", "llama3.1-8b"}
 		for w := range strings.FieldsSeq(args) {

@@ -3,38 +3,72 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/schematest"
 	"llmprof/models"
 )
 
-func schema(t *testing.T, name string) *jsonschema.Schema {
+// schema is the schema of a document as the command shows it.
+func schema(t *testing.T, name string) *schematest.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", name))
-	testkit.Must(t, err)
-	return s
+	got := try(t, "schema", name)
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	return schematest.Read(t, got.stdout)
 }
 
-func checkSchema(t *testing.T, s *jsonschema.Schema, text string) {
+func checkSchema(t *testing.T, s *schematest.Schema, text string) {
 	t.Helper()
-	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	testkit.Must(t, err)
-	if err := s.Validate(v); err != nil {
+	if err := s.Check(text); err != nil {
 		t.Errorf("%#v", err)
+	}
+}
+
+// TestSchemaCommand holds that each schema says what each of its objects is, which fails where the sources lack the file of a type,
+// and that its name stands in the help.
+func TestSchemaCommand(t *testing.T) {
+	forms := view.Forms()
+	for form := range forms {
+		got := try(t, "schema", form)
+		var s struct {
+			ID   string                                  `json:"$id"`
+			Defs map[string]struct{ Description string } `json:"$defs"`
+		}
+		testkit.Must(t, json.Unmarshal([]byte(got.stdout), &s))
+		if s.ID != form || len(s.Defs) == 0 {
+			t.Errorf("%s: the schema is of %q and has %d objects", form, s.ID, len(s.Defs))
+		}
+		for name, d := range s.Defs {
+			if d.Description == "" {
+				t.Errorf("%s: nothing says what %s is", form, name)
+			}
+		}
+	}
+	if got := try(t, "schema", "estimat"); got.code != 2 || !strings.Contains(got.stderr, "want ablate, aggregate") {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+	dir := t.TempDir()
+	if got := try(t, "schema", "--dir", dir); got.code != 0 {
+		t.Error(got.stderr)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != len(forms) {
+		t.Errorf("%d files of %d schemas: %v", len(files), len(forms), err)
 	}
 }
 
 // TestEstimateSchema validates estimates of every kind of model and split.
 func TestEstimateSchema(t *testing.T) {
-	s := schema(t, "estimate.v1.json")
+	s := schema(t, "estimate")
 	for _, args := range []string{
 		"--model llama2-70b --gpu a100 --tp 8 --batch 32",
 		"--model llama2-70b --gpu a100",
@@ -60,7 +94,7 @@ func TestEstimateSchema(t *testing.T) {
 
 // TestEveryEntry validates an estimate of every model, and on every GPU; of every fifth without LLMPROF_TEST_LONG=1.
 func TestEveryEntry(t *testing.T) {
-	s := schema(t, "estimate.v1.json")
+	s := schema(t, "estimate")
 	one := func(model, gpu string) {
 		got := try(t, "estimate", "--format", "json", "--model", model, "--gpu", gpu, "--prompt-len", "300", "--gen-len", "9")
 		if got.stdout == "" { // what does not fit is an answer too
@@ -133,22 +167,22 @@ func TestCheckSchema(t *testing.T) {
 	if got.code != 1 {
 		t.Errorf("exit %d, want 1: %s", got.code, got.stderr)
 	}
-	checkSchema(t, schema(t, "models-check.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "models-check"), got.stdout)
 }
 
 // TestServingSchemas holds the documents of servers under load to their schemas.
 func TestServingSchemas(t *testing.T) {
 	for _, x := range []struct{ schema, line string }{
-		{"simulate.v1.json", "simulate --model llama3.1-8b --gpu h200 --rate 2,8 --requests 50"},
-		{"simulate.v1.json", "simulate --model deepseek-v3 --gpu h200 --tp 8 --concurrency 4 --requests 20 --gen-len 1 --speculative-tokens 2 " +
+		{"simulate", "simulate --model llama3.1-8b --gpu h200 --rate 2,8 --requests 50"},
+		{"simulate", "simulate --model deepseek-v3 --gpu h200 --tp 8 --concurrency 4 --requests 20 --gen-len 1 --speculative-tokens 2 " +
 			"--acceptance 0.8"},
-		{"simulate.v1.json", "simulate --model qwen3-30b-a3b --gpu h100 --dp 2 --routing least-loaded --prefill-replicas 1 --rate 3 " +
+		{"simulate", "simulate --model qwen3-30b-a3b --gpu h100 --dp 2 --routing least-loaded --prefill-replicas 1 --rate 3 " +
 			"--requests 50 --scheduler sglang"},
-		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --rate 5"},
-		{"estimate.v1.json", "estimate --model qwen3-32b --gpu mi355x --weights fp8 --kv fp8 --prompt-len 2048 --gen-len 512 --rate 3.90625"},
-		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --concurrency 4"},
-		{"validate-servers.v1.json", "validate servers --gpu h200"},
-		{"validate-trace.v1.json", "validate --trace ../../experiments/h100-vllm/traces/llama3.1-8b-prompt-1024.json.gz"},
+		{"estimate", "estimate --model llama3.1-8b --gpu h200 --rate 5"},
+		{"estimate", "estimate --model qwen3-32b --gpu mi355x --weights fp8 --kv fp8 --prompt-len 2048 --gen-len 512 --rate 3.90625"},
+		{"estimate", "estimate --model llama3.1-8b --gpu h200 --concurrency 4"},
+		{"validate-servers", "validate servers --gpu h200"},
+		{"validate-trace", "validate --trace ../../experiments/h100-vllm/traces/llama3.1-8b-prompt-1024.json.gz"},
 	} {
 		got := try(t, append(strings.Fields(x.line), "--format", "json")...)
 		if got.code != 0 {
@@ -177,7 +211,7 @@ func TestSpeculationInJSON(t *testing.T) {
 	} {
 		command := strings.Fields(args)
 		got := try(t, append(command, "--format", "json")...)
-		checkSchema(t, schema(t, command[0]+".v1.json"), got.stdout)
+		checkSchema(t, schema(t, command[0]), got.stdout)
 		var d struct {
 			Speculation json.RawMessage `json:"speculation"`
 			Load        struct {

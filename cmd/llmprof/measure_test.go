@@ -48,7 +48,7 @@ func TestMeasure(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit %d: %s", code, errs.String())
 			}
-			checkSchema(t, schema(t, "measure.v1.json"), out.String())
+			checkSchema(t, schema(t, "measure"), out.String())
 			var r result.Result
 			testkit.Must(t, json.Unmarshal(out.Bytes(), &r))
 			if r.TTFT.N < 3 || r.TPOT.N < 3 || r.StepTime.N < 9 || r.TTFT.Warmups != 2 || r.Sizes.Params == nil {

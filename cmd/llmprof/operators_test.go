@@ -112,7 +112,7 @@ func TestOperatorsJSON(t *testing.T) {
 	if got.code != 0 || strings.Count(got.stdout, `"phase": "`) != 2 {
 		t.Fatalf("exit %d: %s%s", got.code, got.stderr, got.stdout)
 	}
-	checkSchema(t, schema(t, "validate.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "validate"), got.stdout)
 	got = try(t, "results", "show", "synthetic-operators", "--raw", "--format", "csv", "--results", dir)
 	if n := strings.Count(got.stdout, ",operators."); n != 6*(13+8+2) {
 		t.Errorf("%d samples of operators in the CSV, want %d", n, 6*(13+8+2))

@@ -37,7 +37,7 @@ func planJSON(t *testing.T, wantCode int, args string) (p planned) {
 	if got.code != wantCode {
 		t.Fatalf("plan %s: exit %d: %s", args, got.code, got.stderr)
 	}
-	checkSchema(t, schema(t, "plan.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "plan"), got.stdout)
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &p))
 	return p
 }
@@ -149,7 +149,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 					}
 				}
 			}
-			checkSchema(t, schema(t, "estimate.v1.json"), got.stdout)
+			checkSchema(t, schema(t, "estimate"), got.stdout)
 			testkit.Must(t, json.Unmarshal([]byte(got.stdout), &s))
 			near := func(what string, is, want float64) {
 				if math.Abs(is/want-1) > 1e-9 {

@@ -70,7 +70,7 @@ func TestAggregateSchema(t *testing.T) {
 	if err := writeFixtures(dir); err != nil {
 		t.Fatal(err)
 	}
-	s := schema(t, "aggregate.v1.json")
+	s := schema(t, "aggregate")
 	got := try(t, "aggregate", "--all", "--results", dir, "--format", "json")
 	if got.code != 0 {
 		t.Fatal(got.stderr)
@@ -84,7 +84,7 @@ func TestAggregateSchema(t *testing.T) {
 		t.Fatalf("%d results, %v", len(raw), err)
 	}
 	for _, r := range raw {
-		checkSchema(t, schema(t, "measure.v1.json"), string(r))
+		checkSchema(t, schema(t, "measure"), string(r))
 	}
 }
 

@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 	group(root, "Look up",
 		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck(), a.modelsExport()),
 		parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect()))
-	root.AddCommand(a.version(), a.completion(), a.man(), a.engineNative())
+	root.AddCommand(a.version(), a.completion(), a.man(), a.schema(), a.engineNative())
 	complete(root)
 	cli.Install(root, versionText(), a.ascii())
 	return root

@@ -163,7 +163,7 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 // resultOf reads the JSON of a measurement, which has to keep to its schema.
 func resultOf(t *testing.T, text string) *result.Result {
 	t.Helper()
-	checkSchema(t, schema(t, "measure.v1.json"), text)
+	checkSchema(t, schema(t, "measure"), text)
 	var r result.Result
 	testkit.Must(t, json.Unmarshal([]byte(text), &r))
 	return &r

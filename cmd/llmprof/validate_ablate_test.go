@@ -12,7 +12,7 @@ import (
 // TestAblateSchema holds the JSON of an ablation to its schema, and its errors to
 // those of the comparison itself.
 func TestAblateSchema(t *testing.T) {
-	s := schema(t, "ablate.v2.json")
+	s := schema(t, "ablate")
 	for _, args := range [][]string{
 		{"--engine", "transformers"}, {"--model", "llama3.1-8b", "--gpu", "h200"}, {filepath.Join("..", "..", "experiments", "h200")},
 	} {

@@ -90,7 +90,7 @@ type comparedLive struct {
 
 func liveOf(t *testing.T, got ran) (j comparedLive) {
 	t.Helper()
-	checkSchema(t, schema(t, "validate.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "validate"), got.stdout)
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &j))
 	return j
 }
@@ -107,7 +107,7 @@ func TestLive(t *testing.T) {
 		}
 		text, err := os.ReadFile(files[0])
 		testkit.Must(t, err)
-		checkSchema(t, schema(t, "predictions.v1.json"), string(text))
+		checkSchema(t, schema(t, "predictions"), string(text))
 		if p, err := validate.ReadPredictions(files[0]); err != nil || len(p.Points) != 3 {
 			t.Errorf("%+v, %v", p, err)
 		}
@@ -363,8 +363,8 @@ func TestLiveKeepsWhatIsFitted(t *testing.T) {
 		t.Fatalf("nothing was kept: %+v", c.Live)
 	}
 	for _, r := range c.Rows {
-		want := r.Metric == string(validate.TPOT) && r.Engine == "transformers" && r.Model == "llama3.1-8b"
-		if r.Metric == string(validate.TPOT) && r.Fitted != want {
+		want := r.Metric == validate.TPOT && r.Engine == "transformers" && r.Model == "llama3.1-8b"
+		if r.Metric == validate.TPOT && r.Fitted != want {
 			t.Errorf("%s of %s by %s: fitted %t, want %t", r.Metric, r.Model, r.Engine, r.Fitted, want)
 		}
 	}

@@ -21,7 +21,7 @@ func TestValidateSchema(t *testing.T) {
 	testkit.Must(t, writeFixtures(dir))
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	testkit.Must(t, os.WriteFile(broken, []byte(`{"schema": "llmprof.aggregate/v1"}`), 0o644))
-	s := schema(t, "validate.v1.json")
+	s := schema(t, "validate")
 	for _, c := range []struct {
 		args []string
 		code int

@@ -50,7 +50,7 @@ func TestValidateTraceRefuses(t *testing.T) {
 		"--ablate has no meaning beside it": bare + " --ablate",
 		"has no attention":                  bare + " -m mamba2-2.7b -g h100",
 		"no such file":                      "nothing.json",
-		"not a trace":                       "../../docs/schema/validate.v1.json",
+		"not a trace":                       "../../measure/aggregate/testdata/two.json",
 	} {
 		got := try(t, append([]string{"validate", "--trace"}, strings.Fields(args)...)...)
 		if got.code == 0 || !strings.Contains(got.stderr, want) {

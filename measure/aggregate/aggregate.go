@@ -55,8 +55,8 @@ type Method struct {
 	NumProcesses int      `json:"num_processes"`
 	Missing      []int    `json:"missing_processes"`
 	Overlap      bool     `json:"temporal_overlap_verified"`
-	OverlapS     float64  `json:"overlap_s"`  // time in which all processes ran together
-	ShortestS    float64  `json:"shortest_s"` // time of the shortest process
+	OverlapS     float64  `json:"overlap_s" jsonschema:"minimum=0"`  // time in which all processes ran together
+	ShortestS    float64  `json:"shortest_s" jsonschema:"minimum=0"` // time of the shortest process
 	Attribution  *bool    `json:"gpu_attribution_verified"`
 	Mixed        bool     `json:"mixed_configurations"`
 	Warnings     []string `json:"warnings"`
@@ -64,17 +64,17 @@ type Method struct {
 
 // Totals are sums over the processes, and LLM Energy Measure's means.
 type Totals struct {
-	Tokens         *float64 `json:"total_tokens"`
-	InputTokens    *float64 `json:"total_input_tokens"`
-	OutputTokens   *float64 `json:"total_output_tokens"`
-	Requests       *float64 `json:"total_requests"`
-	EnergyJ        *float64 `json:"total_energy_j"`
-	InferenceS     *float64 `json:"total_inference_time_sec"`
-	FLOPs          *float64 `json:"total_flops"`
-	TokensPerS     *float64 `json:"tokens_per_second"`     // all processes together
-	AvgTokensPerS  *float64 `json:"avg_tokens_per_second"` // the mean over processes: one process's rate
-	EffectiveRate  *float64 `json:"effective_batch_throughput"`
-	AvgEnergyToken *float64 `json:"avg_energy_per_token_j"`
+	Tokens         *float64 `json:"total_tokens" jsonschema:"minimum=0"`
+	InputTokens    *float64 `json:"total_input_tokens" jsonschema:"minimum=0"`
+	OutputTokens   *float64 `json:"total_output_tokens" jsonschema:"minimum=0"`
+	Requests       *float64 `json:"total_requests" jsonschema:"minimum=0"`
+	EnergyJ        *float64 `json:"total_energy_j" jsonschema:"minimum=0"`
+	InferenceS     *float64 `json:"total_inference_time_sec" jsonschema:"minimum=0"`
+	FLOPs          *float64 `json:"total_flops" jsonschema:"minimum=0"`
+	TokensPerS     *float64 `json:"tokens_per_second" jsonschema:"minimum=0"`     // all processes together
+	AvgTokensPerS  *float64 `json:"avg_tokens_per_second" jsonschema:"minimum=0"` // the mean over processes: one process's rate
+	EffectiveRate  *float64 `json:"effective_batch_throughput" jsonschema:"minimum=0"`
+	AvgEnergyToken *float64 `json:"avg_energy_per_token_j" jsonschema:"minimum=0"`
 }
 
 // Latency is over the samples of all processes.
@@ -87,38 +87,38 @@ type Latency struct {
 
 // Efficiency is ratios of the totals.
 type Efficiency struct {
-	TokensPerJoule  *float64 `json:"tokens_per_joule"`
-	JoulesPerToken  *float64 `json:"joules_per_token"`
-	FLOPsPerJoule   *float64 `json:"flops_per_joule"`
-	FLOPsPerToken   *float64 `json:"flops_per_token"`
-	FLOPsPerSecond  *float64 `json:"flops_per_second"`
-	FLOPsPerInput   *float64 `json:"flops_per_input_token"`
-	FLOPsPerOutput  *float64 `json:"flops_per_output_token"`
-	WattsPerTokRate *float64 `json:"watts_per_token_per_second"`
-	MJPerTokTotal   *float64 `json:"mj_per_tok_total"`
+	TokensPerJoule  *float64 `json:"tokens_per_joule" jsonschema:"minimum=0"`
+	JoulesPerToken  *float64 `json:"joules_per_token" jsonschema:"minimum=0"`
+	FLOPsPerJoule   *float64 `json:"flops_per_joule" jsonschema:"minimum=0"`
+	FLOPsPerToken   *float64 `json:"flops_per_token" jsonschema:"minimum=0"`
+	FLOPsPerSecond  *float64 `json:"flops_per_second" jsonschema:"minimum=0"`
+	FLOPsPerInput   *float64 `json:"flops_per_input_token" jsonschema:"minimum=0"`
+	FLOPsPerOutput  *float64 `json:"flops_per_output_token" jsonschema:"minimum=0"`
+	WattsPerTokRate *float64 `json:"watts_per_token_per_second" jsonschema:"minimum=0"`
+	MJPerTokTotal   *float64 `json:"mj_per_tok_total" jsonschema:"minimum=0"`
 	MJPerTokAdj     *float64 `json:"mj_per_tok_adjusted"`
 }
 
 // AIPerf is AIPerf's set of energy metrics, of the GPUs alone.
 type AIPerf struct {
-	TotalGPUEnergy     *float64 `json:"total_gpu_energy_j"`
-	AverageGPUPower    *float64 `json:"average_gpu_power_w"`
-	TokensPerJoule     *float64 `json:"output_tokens_per_joule"`
-	PerUser            *float64 `json:"energy_per_user_j"`
-	PerOutputToken     *float64 `json:"energy_per_output_token_j"`
-	PerTotalToken      *float64 `json:"energy_per_total_token_j"`
-	PerRequest         *float64 `json:"energy_per_request_j"`
-	PerformancePerWatt *float64 `json:"performance_per_watt"` // requests a second for each watt
-	OutputTPSPerWatt   *float64 `json:"output_tps_per_watt"`
-	GoodputPerWatt     *float64 `json:"goodput_per_watt"`
-	EnergyDelayProduct *float64 `json:"energy_delay_product_js"`
+	TotalGPUEnergy     *float64 `json:"total_gpu_energy_j" jsonschema:"minimum=0"`
+	AverageGPUPower    *float64 `json:"average_gpu_power_w" jsonschema:"minimum=0"`
+	TokensPerJoule     *float64 `json:"output_tokens_per_joule" jsonschema:"minimum=0"`
+	PerUser            *float64 `json:"energy_per_user_j" jsonschema:"minimum=0"`
+	PerOutputToken     *float64 `json:"energy_per_output_token_j" jsonschema:"minimum=0"`
+	PerTotalToken      *float64 `json:"energy_per_total_token_j" jsonschema:"minimum=0"`
+	PerRequest         *float64 `json:"energy_per_request_j" jsonschema:"minimum=0"`
+	PerformancePerWatt *float64 `json:"performance_per_watt" jsonschema:"minimum=0"` // requests a second for each watt
+	OutputTPSPerWatt   *float64 `json:"output_tps_per_watt" jsonschema:"minimum=0"`
+	GoodputPerWatt     *float64 `json:"goodput_per_watt" jsonschema:"minimum=0"`
+	EnergyDelayProduct *float64 `json:"energy_delay_product_js" jsonschema:"minimum=0"`
 }
 
 // Breakdown is energy with and without what idling would have used.
 type Breakdown struct {
-	RawJ           *float64           `json:"raw_j"`
+	RawJ           *float64           `json:"raw_j" jsonschema:"minimum=0"`
 	AdjustedJ      *float64           `json:"adjusted_j"` // raw_j - baseline_power_w × the time of each process
-	BaselinePowerW *float64           `json:"baseline_power_w"`
+	BaselinePowerW *float64           `json:"baseline_power_w" jsonschema:"minimum=0"`
 	BaselineMethod *string            `json:"baseline_method"`
 	PerDevice      map[string]float64 `json:"energy_per_device_j"` // energy by the id of the GPU, else by the name of the domain
 }
@@ -127,10 +127,10 @@ type Breakdown struct {
 type Throttle struct {
 	Thermal     *bool              `json:"thermal"`
 	Power       *bool              `json:"power"`
-	DurationS   *float64           `json:"throttle_duration_sec"`
-	MaxTempC    *float64           `json:"max_temperature_c"`
+	DurationS   *float64           `json:"throttle_duration_sec" jsonschema:"minimum=0"`
+	MaxTempC    *float64           `json:"max_temperature_c" jsonschema:"minimum=0"`
 	ByReasonS   map[string]float64 `json:"reasons_s"`
-	Temperature *float64           `json:"temperature_drift_c"` // the hottest less the coolest reading of one GPU
+	Temperature *float64           `json:"temperature_drift_c" jsonschema:"minimum=0"` // the hottest less the coolest reading of one GPU
 }
 
 // Make aggregates each experiment among the results, in the order in which

@@ -3,9 +3,9 @@ package aggregate
 // Extended are LLM Energy Measure's extended metrics, in its names and units: ms,
 // MiB (its "mb") and percent.
 type Extended struct {
-	TPOTMs               *float64       `json:"tpot_ms"`
-	TokenEfficiencyIndex *float64       `json:"token_efficiency_index"`
-	PrecisionFactor      *float64       `json:"precision_factor"`
+	TPOTMs               *float64       `json:"tpot_ms" jsonschema:"minimum=0"`
+	TokenEfficiencyIndex *float64       `json:"token_efficiency_index" jsonschema:"minimum=0"`
+	PrecisionFactor      *float64       `json:"precision_factor" jsonschema:"minimum=0"`
 	Memory               Memory         `json:"memory"`
 	GPUUtilisation       Utilisation    `json:"gpu_utilisation"`
 	RequestLatency       RequestLatency `json:"request_latency"`
@@ -15,45 +15,45 @@ type Extended struct {
 
 // Memory is of all processes together, in MiB.
 type Memory struct {
-	TotalVRAM       *float64 `json:"total_vram_mb"`
-	Model           *float64 `json:"model_memory_mb"`
-	Peak            *float64 `json:"peak_memory_mb"`
-	Inference       *float64 `json:"inference_memory_mb"`
-	KVCache         *float64 `json:"kv_cache_mb"`
-	TokensPerGB     *float64 `json:"tokens_per_gb_vram"`
-	Utilisation     *float64 `json:"model_memory_utilisation"`
-	KVCacheToMemory *float64 `json:"kv_cache_memory_ratio"`
+	TotalVRAM       *float64 `json:"total_vram_mb" jsonschema:"minimum=0"`
+	Model           *float64 `json:"model_memory_mb" jsonschema:"minimum=0"`
+	Peak            *float64 `json:"peak_memory_mb" jsonschema:"minimum=0"`
+	Inference       *float64 `json:"inference_memory_mb" jsonschema:"minimum=0"`
+	KVCache         *float64 `json:"kv_cache_mb" jsonschema:"minimum=0"`
+	TokensPerGB     *float64 `json:"tokens_per_gb_vram" jsonschema:"minimum=0"`
+	Utilisation     *float64 `json:"model_memory_utilisation" jsonschema:"minimum=0"`
+	KVCacheToMemory *float64 `json:"kv_cache_memory_ratio" jsonschema:"minimum=0"`
 }
 
 // Utilisation is of the GPUs, in percent of the time.
 type Utilisation struct {
-	SMMean  *float64 `json:"sm_utilisation_mean"`
+	SMMean  *float64 `json:"sm_utilisation_mean" jsonschema:"minimum=0"`
 	Samples *int     `json:"sm_utilisation_samples"`
-	Memory  *float64 `json:"memory_bandwidth_utilisation"`
+	Memory  *float64 `json:"memory_bandwidth_utilisation" jsonschema:"minimum=0"`
 }
 
 // RequestLatency is from submission to last token, over all processes.
 type RequestLatency struct {
-	Mean    *float64 `json:"e2e_latency_mean_ms"`
-	Median  *float64 `json:"e2e_latency_median_ms"`
-	P95     *float64 `json:"e2e_latency_p95_ms"`
-	P99     *float64 `json:"e2e_latency_p99_ms"`
+	Mean    *float64 `json:"e2e_latency_mean_ms" jsonschema:"minimum=0"`
+	Median  *float64 `json:"e2e_latency_median_ms" jsonschema:"minimum=0"`
+	P95     *float64 `json:"e2e_latency_p95_ms" jsonschema:"minimum=0"`
+	P99     *float64 `json:"e2e_latency_p99_ms" jsonschema:"minimum=0"`
 	Samples *int     `json:"e2e_latency_samples"`
 }
 
 // Batch is how full the batches were.
 type Batch struct {
-	EffectiveSize *float64 `json:"effective_batch_size"`
-	Utilisation   *float64 `json:"batch_utilisation"`
-	Padding       *float64 `json:"padding_overhead"`
-	Batches       *float64 `json:"num_batches"`
+	EffectiveSize *float64 `json:"effective_batch_size" jsonschema:"minimum=0"`
+	Utilisation   *float64 `json:"batch_utilisation" jsonschema:"minimum=0"`
+	Padding       *float64 `json:"padding_overhead" jsonschema:"minimum=0"`
+	Batches       *float64 `json:"num_batches" jsonschema:"minimum=0"`
 }
 
 // KVCache is what a server says of its cache.
 type KVCache struct {
-	HitRate     *float64 `json:"kv_cache_hit_rate"`
-	BlocksUsed  *float64 `json:"kv_cache_blocks_used"`
-	BlocksTotal *float64 `json:"kv_cache_blocks_total"`
+	HitRate     *float64 `json:"kv_cache_hit_rate" jsonschema:"minimum=0"`
+	BlocksUsed  *float64 `json:"kv_cache_blocks_used" jsonschema:"minimum=0"`
+	BlocksTotal *float64 `json:"kv_cache_blocks_total" jsonschema:"minimum=0"`
 }
 
 // precisionFactor is LLM Energy Measure's table, as its code has it; it has

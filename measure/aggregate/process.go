@@ -23,18 +23,18 @@ type Process struct {
 type Timestamps struct {
 	Start    time.Time `json:"start"`
 	End      time.Time `json:"end"`
-	Duration float64   `json:"duration_sec"`
+	Duration float64   `json:"duration_sec" jsonschema:"minimum=0"`
 }
 
 // InferenceMetrics are what it got done in the passes that were metered.
 type InferenceMetrics struct {
-	Total        *float64 `json:"total_tokens"`
-	Input        *float64 `json:"input_tokens"`
-	Output       *float64 `json:"output_tokens"`
-	Requests     *float64 `json:"requests"`
-	TimeS        *float64 `json:"inference_time_sec"`
-	TokensPerS   *float64 `json:"tokens_per_second"` // generated
-	PerTokenMs   *float64 `json:"latency_per_token_ms"`
+	Total        *float64 `json:"total_tokens" jsonschema:"minimum=0"`
+	Input        *float64 `json:"input_tokens" jsonschema:"minimum=0"`
+	Output       *float64 `json:"output_tokens" jsonschema:"minimum=0"`
+	Requests     *float64 `json:"requests" jsonschema:"minimum=0"`
+	TimeS        *float64 `json:"inference_time_sec" jsonschema:"minimum=0"`
+	TokensPerS   *float64 `json:"tokens_per_second" jsonschema:"minimum=0"` // generated
+	PerTokenMs   *float64 `json:"latency_per_token_ms" jsonschema:"minimum=0"`
 	Source       string   `json:"source"` // passes that the figures come from
 	batch        float64
 	passes       float64
@@ -44,27 +44,27 @@ type InferenceMetrics struct {
 
 // EnergyMetrics are what it used for them.
 type EnergyMetrics struct {
-	Total       *float64 `json:"total_energy_j"`
-	GPU         *float64 `json:"gpu_energy_j"`
-	CPU         *float64 `json:"cpu_energy_j"`
-	RAM         *float64 `json:"ram_energy_j"`
-	GPUPower    *float64 `json:"gpu_power_w"`
-	CPUPower    *float64 `json:"cpu_power_w"`
-	RAMPower    *float64 `json:"ram_power_w"`
-	DurationS   *float64 `json:"duration_sec"`
-	EmissionsKg *float64 `json:"emissions_kg_co2"`
-	PerToken    *float64 `json:"energy_per_token_j"`
+	Total       *float64 `json:"total_energy_j" jsonschema:"minimum=0"`
+	GPU         *float64 `json:"gpu_energy_j" jsonschema:"minimum=0"`
+	CPU         *float64 `json:"cpu_energy_j" jsonschema:"minimum=0"`
+	RAM         *float64 `json:"ram_energy_j" jsonschema:"minimum=0"`
+	GPUPower    *float64 `json:"gpu_power_w" jsonschema:"minimum=0"`
+	CPUPower    *float64 `json:"cpu_power_w" jsonschema:"minimum=0"`
+	RAMPower    *float64 `json:"ram_power_w" jsonschema:"minimum=0"`
+	DurationS   *float64 `json:"duration_sec" jsonschema:"minimum=0"`
+	EmissionsKg *float64 `json:"emissions_kg_co2" jsonschema:"minimum=0"`
+	PerToken    *float64 `json:"energy_per_token_j" jsonschema:"minimum=0"`
 	baseline    *float64 // W
 	devices     map[string]float64
 }
 
 // ComputeMetrics are the work and the memory.
 type ComputeMetrics struct {
-	FLOPs          *float64 `json:"flops_total"`
-	FLOPsPerToken  *float64 `json:"flops_per_token"`
-	FLOPsPerSecond *float64 `json:"flops_per_second"`
-	PeakMemoryMB   *float64 `json:"peak_memory_mb"` // MiB, as LLM Energy Measure counts
-	ModelMemoryMB  *float64 `json:"model_memory_mb"`
+	FLOPs          *float64 `json:"flops_total" jsonschema:"minimum=0"`
+	FLOPsPerToken  *float64 `json:"flops_per_token" jsonschema:"minimum=0"`
+	FLOPsPerSecond *float64 `json:"flops_per_second" jsonschema:"minimum=0"`
+	PeakMemoryMB   *float64 `json:"peak_memory_mb" jsonschema:"minimum=0"` // MiB, as LLM Energy Measure counts
+	ModelMemoryMB  *float64 `json:"model_memory_mb" jsonschema:"minimum=0"`
 	Method         *string  `json:"flops_method"`
 	Confidence     *string  `json:"flops_confidence"`
 	Precision      string   `json:"compute_precision"`

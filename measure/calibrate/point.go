@@ -3,6 +3,7 @@ package calibrate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/analytic/engine"
@@ -86,23 +87,23 @@ func (k Kind) power() bool { return drawn[k] != "" }
 
 // A Shape is how large what is timed is. What a kind has no use for is 0.
 type Shape struct {
-	M        int `json:"m,omitempty"`
-	N        int `json:"n,omitempty"`
-	K        int `json:"k,omitempty"`
-	Batch    int `json:"batch,omitempty"`
-	Tokens   int `json:"tokens,omitempty"`
-	Context  int `json:"context,omitempty"`
-	Heads    int `json:"heads,omitempty"`
-	KVHeads  int `json:"kv_heads,omitempty"`
-	HeadDim  int `json:"head_dim,omitempty"`
-	Width    int `json:"width,omitempty"`
-	Experts  int `json:"experts,omitempty"`
-	TopK     int `json:"top_k,omitempty"`
-	Hidden   int `json:"hidden,omitempty"`
-	EP       int `json:"ep,omitempty"`       // ranks that share the experts; 0 for 1
-	Matrices int `json:"matrices,omitempty"` // matrices of an expert; 0 for 3
-	Bytes    int `json:"bytes,omitempty"`
-	Launches int `json:"launches,omitempty"`
+	M        int `json:"m,omitempty" jsonschema:"minimum=1"` // rows of a product
+	N        int `json:"n,omitempty" jsonschema:"minimum=1"` // outputs of a product, or tokens of a vocabulary
+	K        int `json:"k,omitempty" jsonschema:"minimum=1"` // inputs of a product
+	Batch    int `json:"batch,omitempty" jsonschema:"minimum=1"`
+	Tokens   int `json:"tokens,omitempty" jsonschema:"minimum=1"`   // rows of activations, or of a prompt
+	Context  int `json:"context,omitempty" jsonschema:"minimum=1"`  // keys of each sequence
+	Heads    int `json:"heads,omitempty" jsonschema:"minimum=1"`    // query heads
+	KVHeads  int `json:"kv_heads,omitempty" jsonschema:"minimum=1"` // key heads
+	HeadDim  int `json:"head_dim,omitempty" jsonschema:"minimum=1"` // width of a head
+	Width    int `json:"width,omitempty" jsonschema:"minimum=1"`    // of a row, or of a feed-forward
+	Experts  int `json:"experts,omitempty" jsonschema:"minimum=1"`  // of a mixture
+	TopK     int `json:"top_k,omitempty" jsonschema:"minimum=1"`    // experts that a token takes
+	Hidden   int `json:"hidden,omitempty" jsonschema:"minimum=1"`   // values of the stream
+	EP       int `json:"ep,omitempty"`                              // ranks that share the experts; 0 for 1
+	Matrices int `json:"matrices,omitempty"`                        // matrices of an expert; 0 for 3
+	Bytes    int `json:"bytes,omitempty" jsonschema:"minimum=1"`    // moved, or of the message
+	Launches int `json:"launches,omitempty" jsonschema:"minimum=1"` // kernels in one call
 }
 
 // A Point is one thing to time.
@@ -143,6 +144,19 @@ func (p Point) String() string {
 		return fmt.Sprintf("%s, %d launches", p.Kind, s.Launches)
 	}
 	return string(p.Kind)
+}
+
+// Texts are the names of all kinds.
+func (Kind) Texts() []string {
+	var texts []string
+	for k := range sizesOf {
+		texts = append(texts, string(k))
+	}
+	for k := range drawn {
+		texts = append(texts, string(k))
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
 
 // sizesOf names the sizes of a shape that a kind cannot do without.

@@ -17,50 +17,56 @@ import (
 )
 
 // RowSchema names the form of a line of a file of rows, which
-// docs/schema/bench.v1.json describes.
+// "llmprof schema bench" shows.
 const RowSchema = "llmprof.bench/v1"
 
 // A Row is what was seen of one point: a line of JSON.
 type Row struct {
-	Schema  string          `json:"schema"`
-	Kind    Kind            `json:"kind"`
-	Shape   Shape           `json:"shape"`
-	DType   unit.Format     `json:"dtype"`
-	Ranks   int             `json:"ranks"`
-	Scheme  roofline.Scheme `json:"-"` // scheme of imported rows; no file of rows has it
-	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
-	Copies  int             `json:"-"` // copies of the weights that the calls of an imported row took in turn; 0 where that is not known
-	Random  bool            `json:"-"` // The weights of an imported row were random numbers, which draw the power of a model's.
-	InTurn  bool            `json:"-"` // The collector timed the rows of these weights one after the other, those of most tokens first.
-	Engine  string          `json:"engine"`
-	Graph   bool            `json:"graph"`      // timed in a CUDA graph
-	Cold    bool            `json:"cold"`       // The buffers were rotated, so that none was in the L2 cache.
-	Seconds []float64       `json:"seconds"`    // samples, each of one call
-	Median  float64         `json:"median_s"`   // median of the samples
-	FLOPs   float64         `json:"flops"`      // FLOPs of one call
-	Bytes   float64         `json:"bytes"`      // bytes of one call
-	Wire    float64         `json:"wire_bytes"` // bytes that one rank sends
-	Power   *float64        `json:"power_w"`    // power of a GPU, the median of the last half of the time; null where no sensor was read
-	Clock   *float64        `json:"clock_hz"`   // clock of the multiprocessors, the median
-	Limited []string        `json:"throttled"`  // reasons for which clocks were held down
-	When    time.Time       `json:"when"`
+	Schema string `json:"schema"`
+	Kind   Kind   `json:"kind"` // what was timed
+	// how large it was; sizes that the kind has no use for are left out
+	Shape  Shape           `json:"shape"`
+	DType  unit.Format     `json:"dtype"`                        // of products and tensors
+	Ranks  int             `json:"ranks" jsonschema:"minimum=1"` // GPUs that took part
+	Scheme roofline.Scheme `json:"-"`                            // scheme of imported rows; no file of rows has it
+	Source string          `json:"-"`                            // the kernel, as the table of imported rows names it
+	// copies of the weights that the calls of an imported row took in turn; 0 where that is not known
+	Copies int `json:"-"`
+	// The weights of an imported row were random numbers, which draw the power of a model's.
+	Random bool `json:"-"`
+	// The collector timed the rows of these weights one after the other, those of most tokens first.
+	InTurn bool   `json:"-"`
+	Engine string `json:"engine"` // whose kernels; empty for none
+	Graph  bool   `json:"graph"`  // timed in a CUDA graph
+	// The buffers were rotated, so that none was in the L2 cache.
+	Cold    bool      `json:"cold"`
+	Seconds []float64 `json:"seconds" jsonschema:"minItems=1,exclusiveMinimum=0"` // samples, each of one call
+	Median  float64   `json:"median_s" jsonschema:"exclusiveMinimum=0"`           // median of the samples
+	FLOPs   float64   `json:"flops" jsonschema:"minimum=0"`                       // FLOPs of one call
+	Bytes   float64   `json:"bytes" jsonschema:"minimum=0"`                       // bytes of one call
+	Wire    float64   `json:"wire_bytes" jsonschema:"minimum=0"`                  // bytes that one rank sends
+	// power of a GPU, the median of the last half of the time; null where no sensor was read
+	Power   *float64  `json:"power_w" jsonschema:"exclusiveMinimum=0"`
+	Clock   *float64  `json:"clock_hz" jsonschema:"exclusiveMinimum=0"` // clock of the multiprocessors, the median
+	Limited []string  `json:"throttled"`                                // reasons for which clocks were held down
+	When    time.Time `json:"when"`
 }
 
 // A Machine is what the rows of a file were measured on: its first line.
 type Machine struct {
 	Schema      string            `json:"schema"`
-	Kind        string            `json:"kind"` // "machine"
-	GPU         string            `json:"gpu"`  // key in the table
-	Device      string            `json:"device"`
-	Memory      *unit.Bytes       `json:"memory_bytes"`
-	PowerLimit  *unit.Watts       `json:"power_limit_w"`
-	Clock       *unit.Hertz       `json:"clock_hz"` // highest that was seen while memory was read
-	MemoryClock *unit.Hertz       `json:"memory_clock_hz"`
-	Engine      string            `json:"engine"`  // engine whose host was timed; "" for none
-	Kernels     string            `json:"kernels"` // kernels that were timed
+	Kind        string            `json:"kind" jsonschema:"enum=machine"`   // "machine"
+	GPU         string            `json:"gpu" jsonschema:"minLength=1"`     // key in the table
+	Device      string            `json:"device" jsonschema:"minLength=1"`  // as its driver calls it
+	Memory      *unit.Bytes       `json:"memory_bytes"`                     // in all; null where not known
+	PowerLimit  *unit.Watts       `json:"power_limit_w"`                    // null where not known
+	Clock       *unit.Hertz       `json:"clock_hz"`                         // highest that was seen while memory was read
+	MemoryClock *unit.Hertz       `json:"memory_clock_hz"`                  // null where not known
+	Engine      string            `json:"engine"`                           // engine whose host was timed; "" for none
+	Kernels     string            `json:"kernels" jsonschema:"minLength=1"` // kernels that were timed
 	DType       unit.Format       `json:"dtype"`
-	Tools       map[string]string `json:"versions"`
-	Version     string            `json:"llmprof"`
+	Tools       map[string]string `json:"versions"`                         // of driver, CUDA, torch and others
+	Version     string            `json:"llmprof" jsonschema:"minLength=1"` // version of the program that measured
 	When        time.Time         `json:"when"`
 	Notes       []string          `json:"notes,omitempty"` // remarks of the file's author, which go into a calibration
 }
@@ -325,3 +331,6 @@ func set[T any](to, known *T) {
 		*to = *known
 	}
 }
+
+// Lines are one of each type of line of files of rows.
+func Lines() []any { return []any{Machine{}, Row{}, Server{}, servedRow{}} }

@@ -12,26 +12,26 @@ import (
 // A Server is what the points of a file were measured on: its first line.
 type Server struct {
 	Schema  string            `json:"schema"`
-	Kind    string            `json:"kind"` // "server"
-	GPU     string            `json:"gpu"`  // key in the table
-	Engine  string            `json:"engine"`
-	Model   string            `json:"model"`
-	Weights string            `json:"weights"` // "" for those of the checkpoint
-	KV      string            `json:"kv"`      // "" for that of the weights
-	TP      int               `json:"tp"`
-	Kernels string            `json:"kernels"`
-	Plan    ServedPlan        `json:"plan"`
-	Tools   map[string]string `json:"versions"`
-	Version string            `json:"llmprof"`
+	Kind    string            `json:"kind" jsonschema:"enum=server"`    // "server"
+	GPU     string            `json:"gpu" jsonschema:"minLength=1"`     // key in the table
+	Engine  string            `json:"engine" jsonschema:"minLength=1"`  // engine whose profile the server has
+	Model   string            `json:"model" jsonschema:"minLength=1"`   // as --model takes it
+	Weights string            `json:"weights"`                          // "" for those of the checkpoint
+	KV      string            `json:"kv"`                               // "" for that of the weights
+	TP      int               `json:"tp" jsonschema:"minimum=1"`        // GPUs that share every matrix
+	Kernels string            `json:"kernels" jsonschema:"minLength=1"` // what was timed
+	Plan    ServedPlan        `json:"plan"`                             // bounds of the points that are drawn
+	Tools   map[string]string `json:"versions"`                         // version of the server
+	Version string            `json:"llmprof" jsonschema:"minLength=1"` // version of the program that measured
 	When    time.Time         `json:"when"`
-	Notes   []string          `json:"notes,omitempty"`
+	Notes   []string          `json:"notes,omitempty"` // settings of the server, which a calibration has too
 }
 
 // A servedRow is a line of a file: what was seen of one point.
 type servedRow struct {
 	Schema string `json:"schema"`
-	Kind   string `json:"kind"`  // "served"
-	Index  int    `json:"index"` // place in the plan
+	Kind   string `json:"kind" jsonschema:"enum=served"` // "served"
+	Index  int    `json:"index"`                         // place in the plan
 	ServedPoint
 }
 
@@ -218,10 +218,10 @@ func (out *ServedFile) Close() error {
 // A ServedPlan bounds the points that are drawn.
 type ServedPlan struct {
 	Seed         uint64 `json:"seed"`
-	MostTokens   int    `json:"most_tokens"` // most tokens of a prompt with its answer
-	MostBatch    int    `json:"most_batch"`
-	MostTogether int    `json:"most_together"` // tokens of all prompts that run at a time
-	Answer       int    `json:"answer_tokens"` // tokens generated for a decode step's time
+	MostTokens   int    `json:"most_tokens" jsonschema:"minimum=1"`   // most tokens of a prompt with its answer
+	MostBatch    int    `json:"most_batch" jsonschema:"minimum=1"`    // most requests at a time
+	MostTogether int    `json:"most_together" jsonschema:"minimum=1"` // tokens of all prompts that run at a time
+	Answer       int    `json:"answer_tokens" jsonschema:"minimum=1"` // tokens generated for a decode step's time
 }
 
 // shortest is the fewest tokens of a prompt that is drawn.

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/schematest"
 	"llmprof/measure/result"
 )
 
@@ -284,13 +283,9 @@ func TestFailure(t *testing.T) {
 // validFailure holds a failure's file against its schema.
 func validFailure(t *testing.T, file string) {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", "failure.v1.json"))
-	testkit.Must(t, err)
 	text, err := os.ReadFile(file)
 	testkit.Must(t, err)
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	testkit.Must(t, err)
-	if err := s.Validate(v); err != nil {
+	if err := schematest.Of(t, result.FailureSchema, result.Failure{}).Check(string(text)); err != nil {
 		t.Errorf("%#v", err)
 	}
 }

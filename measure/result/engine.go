@@ -22,17 +22,17 @@ type Engine struct {
 	Versions map[string]string `json:"versions"` // versions of the libraries of the engine
 	Options  map[string]string `json:"options"`  // graph, attention, compile, ...
 	Timer    string            `json:"timer"`    // parts of a step that the times include
-	LoadS    *float64          `json:"load_s"`
+	LoadS    *float64          `json:"load_s" jsonschema:"minimum=0"`
 	Notes    []string          `json:"notes"`
 }
 
 // Parallelism is how it was split. What is not known of a server is 0 here and null
 // in a file.
 type Parallelism struct {
-	TP       int `json:"tp"`
-	PP       int `json:"pp"`
-	EP       int `json:"ep"`
-	DP       int `json:"dp"`
+	TP       int `json:"tp" jsonschema:"nullable"`
+	PP       int `json:"pp" jsonschema:"nullable"`
+	EP       int `json:"ep" jsonschema:"nullable"`
+	DP       int `json:"dp" jsonschema:"nullable"`
 	Replicas int `json:"replicas"`
 }
 
@@ -74,7 +74,7 @@ type GPU struct {
 	Name        string   `json:"name"`
 	UUID        string   `json:"uuid"`
 	MemoryBytes *int64   `json:"memory_bytes"`
-	PowerLimitW *float64 `json:"power_limit_w"`
+	PowerLimitW *float64 `json:"power_limit_w" jsonschema:"minimum=0"`
 	Persistence *bool    `json:"persistence"`
 	MIG         *bool    `json:"mig"`
 	ECC         *bool    `json:"ecc"`
@@ -93,9 +93,9 @@ type Condition struct {
 	MemoryUsed  *int64             `json:"memory_used_bytes"`
 	OtherPIDs   []int              `json:"other_pids"`
 
-	Seconds            *float64 `json:"seconds" late:"true"`             // time in which the GPU was watched
-	SMClockMaxHz       *float64 `json:"sm_clock_max_hz" late:"true"`     // the greatest that the GPU has
-	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true"` // highest memory clock
-	PowerLimitW        *float64 `json:"power_limit_w" late:"true"`       // power limit in force
-	PowerLimitDefaultW *float64 `json:"power_limit_default_w" late:"true"`
+	Seconds            *float64 `json:"seconds" late:"true" jsonschema:"minimum=0"`             // time in which the GPU was watched
+	SMClockMaxHz       *float64 `json:"sm_clock_max_hz" late:"true" jsonschema:"minimum=0"`     // the greatest that the GPU has
+	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true" jsonschema:"minimum=0"` // highest memory clock
+	PowerLimitW        *float64 `json:"power_limit_w" late:"true" jsonschema:"minimum=0"`       // power limit in force
+	PowerLimitDefaultW *float64 `json:"power_limit_default_w" late:"true" jsonschema:"minimum=0"`
 }

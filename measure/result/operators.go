@@ -12,10 +12,10 @@ type Operators struct {
 
 // An OperatorPhase is a prefill or a decode step, and what it is made of.
 type OperatorPhase struct {
-	Context int            `json:"context"` // tokens of a sequence in the cache before it
-	Step    OperatorTimes  `json:"step_s"`  // the whole, timed in turn with its operators
-	Sum     float64        `json:"sum_s"`   // sum of the operators' medians
-	Ops     []OperatorTime `json:"ops"`     // in the order in which they begin
+	Context int            `json:"context"`                      // tokens of a sequence in the cache before it
+	Step    OperatorTimes  `json:"step_s"`                       // the whole, timed in turn with its operators
+	Sum     float64        `json:"sum_s" jsonschema:"minimum=0"` // sum of the operators' medians
+	Ops     []OperatorTime `json:"ops"`                          // in the order in which they begin
 }
 
 // An OperatorTime is one operator in all layers that have it.
@@ -30,7 +30,7 @@ type OperatorTime struct {
 // OperatorTimes are repeats of one time by the device's events, in seconds.
 type OperatorTimes struct {
 	stats.Summary
-	Samples []float64 `json:"samples"`
+	Samples []float64 `json:"samples" jsonschema:"minimum=0"`
 }
 
 // operators checks that operators are those of one step each, and sums right.

@@ -2,15 +2,14 @@ package result
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/schematest"
 )
 
 // timed are samples of an operator.
@@ -41,9 +40,7 @@ func TestOperators(t *testing.T) {
 	if diff := cmp.Diff(r.Operators, again.Operators, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-written +read:\n%s", diff)
 	}
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", "measure.v1.json"))
-	testkit.Must(t, err)
-	if err := validate(s, string(data)); err != nil {
+	if err := schematest.Of(t, Schema, Result{}).Check(string(data)); err != nil {
 		t.Errorf("%#v", err)
 	}
 	for want, change := range map[string]func(*Operators){

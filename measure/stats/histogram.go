@@ -10,9 +10,10 @@ import (
 // A Histogram is a sample of values from 0 up in bins whose ends have one ratio, so that each value is known to
 // within it, however many there are.
 type Histogram struct {
-	Ratio  float64 `json:"ratio"`  // upper end of a bin over its lower end
-	First  int     `json:"first"`  // Bin i reaches from ratio^(first+i) to ratio^(first+i+1); the lowest bin that there can be begins at 0.
-	Counts []int   `json:"counts"` // values in each bin
+	Ratio float64 `json:"ratio" jsonschema:"minimum=1,maximum=2"` // upper end of a bin over its lower end
+	// Bin i reaches from ratio^(first+i) to ratio^(first+i+1); the lowest bin that there can be begins at 0.
+	First  int   `json:"first" jsonschema:"signed"`
+	Counts []int `json:"counts"` // values in each bin
 }
 
 const (

@@ -16,16 +16,16 @@ import (
 	"llmprof/unit"
 )
 
-// CompareSchema names the form of a comparison's JSON, which docs/schema/compare.v1.json
-// describes.
+// CompareSchema names the form of a comparison's JSON, which "llmprof schema compare" shows.
 const CompareSchema = "llmprof.compare/v1"
 
 // A Side is one deployment of a comparison, predicted or measured.
 type Side struct {
-	Name     string `json:"name"`
-	Kind     string `json:"kind"`     // "predicted" or "measured"
-	Measured bool   `json:"measured"` // The side was measured, or its constants were on a GPU of the kind.
-	Basis    string `json:"basis"`    // source of the figures
+	Name string `json:"name" jsonschema:"minLength=1"`                  // as it was given
+	Kind string `json:"kind" jsonschema:"enum=predicted,enum=measured"` // "predicted" or "measured"
+	// The side was measured, or its constants were on a GPU of the kind.
+	Measured bool   `json:"measured"`
+	Basis    string `json:"basis"` // source of the figures
 	operator.Workload
 	Figures  []SideFigure   `json:"figures"`
 	Ops      []SideOperator `json:"ops"`
@@ -34,17 +34,17 @@ type Side struct {
 
 // A SideFigure is a headline figure with its interval; nil where it has none.
 type SideFigure struct {
-	Metric string   `json:"metric"`
-	Value  *float64 `json:"value"`
-	Low    *float64 `json:"low"`
+	Metric string   `json:"metric" jsonschema:"pattern=^[a-z0-9_]+$"` // key of a metric, as in an estimate's list
+	Value  *float64 `json:"value" jsonschema:"exclusiveMinimum=0"`
+	Low    *float64 `json:"low"` // of the 90 % interval of a prediction, or of the 95 % interval of a median
 	High   *float64 `json:"high"`
 }
 
 // A SideOperator is what an operator takes in a phase.
 type SideOperator struct {
-	Phase string  `json:"phase"` // "prefill" or "decode"
+	Phase string  `json:"phase" jsonschema:"enum=prefill,enum=decode"` // "prefill" or "decode"
 	Name  string  `json:"name"`
-	Time  float64 `json:"expected_s"`
+	Time  float64 `json:"expected_s" jsonschema:"minimum=0"`
 }
 
 // headlines are the metrics that sides have, in their order.
@@ -154,9 +154,9 @@ type Comparison struct {
 // A Difference is a figure of one side over that of the first.
 type Difference struct {
 	Metric  string   `json:"metric"`
-	Side    int      `json:"side"`    // index among the sides
-	Ratio   *float64 `json:"ratio"`   // null where either has none
-	Overlap *bool    `json:"overlap"` // The intervals overlap; null where either has none.
+	Side    int      `json:"side" jsonschema:"minimum=1"` // index among the sides
+	Ratio   *float64 `json:"ratio"`                       // null where either has none
+	Overlap *bool    `json:"overlap"`                     // The intervals overlap; null where either has none.
 }
 
 // Differences compares every figure of the further sides with the first.
@@ -180,11 +180,12 @@ func (c *Comparison) Differences() (all []Difference) {
 
 // An OperatorDifference is by how much longer an operator takes on one side than on the first.
 type OperatorDifference struct {
-	Phase string    `json:"phase"`
+	Phase string    `json:"phase" jsonschema:"enum=prefill,enum=decode"`
 	Name  string    `json:"name"`
-	Times []float64 `json:"expected_s"` // time on each side; 0 where the side has no such operator
-	More  float64   `json:"more_s"`     // the largest difference from the first side
-	Share float64   `json:"share"`      // share of the phase's difference between the two sides; 0 where they take the same time
+	Times []float64 `json:"expected_s" jsonschema:"minimum=0"` // time on each side; 0 where the side has no such operator
+	More  float64   `json:"more_s"`                            // the largest difference from the first side
+	// share of the phase's difference between the two sides; 0 where they take the same time
+	Share float64 `json:"share"`
 }
 
 // rounding is more than sums in another order differ by, as a share of them.
@@ -263,9 +264,9 @@ func (c *Comparison) Warnings() (all []string) {
 // CompareDocument is a comparison for programs.
 type CompareDocument struct {
 	Schema      string               `json:"schema"`
-	Sides       []Side               `json:"sides"`
+	Sides       []Side               `json:"sides" jsonschema:"minItems=2"`
 	Differences []Difference         `json:"differences"` // settings that differ from the first side
-	Operators   []OperatorDifference `json:"operators"`
+	Operators   []OperatorDifference `json:"operators"`   // those that make the difference, the greatest of each phase first
 	Warnings    []string             `json:"warnings"`
 }
 

@@ -67,36 +67,38 @@ func (l *Load) hour() unit.Dollars {
 	return unit.Dollars(float64(price) * float64(gpusOf(l.Server)))
 }
 
+// A loadJSON is the steady state under a load.
 type loadJSON struct {
-	Rate        *float64         `json:"request_rate_hz"`
-	Concurrency *int             `json:"concurrency"`
-	PromptLens  string           `json:"prompt_lengths"`
-	GenLens     string           `json:"gen_lengths"`
-	Scheduler   string           `json:"scheduler"`
+	Rate        *float64         `json:"request_rate_hz" jsonschema:"exclusiveMinimum=0"`
+	Concurrency *int             `json:"concurrency" jsonschema:"minimum=1"`
+	PromptLens  string           `json:"prompt_lengths" jsonschema:"minLength=1"` // tokens of prompts, as --prompt-len gives them
+	GenLens     string           `json:"gen_lengths" jsonschema:"minLength=1"`    // tokens of answers, as --gen-len gives them
+	Scheduler   string           `json:"scheduler" jsonschema:"minLength=1"`
 	Speculation *speculationJSON `json:"speculation"` // null where nothing is drafted
-	TTFT        float64          `json:"ttft_s"`
-	TPOT        *float64         `json:"tpot_s"` // null of answers of one token
-	E2E         float64          `json:"e2e_s"`
-	Requests    float64          `json:"requests_s"`
-	Generated   float64          `json:"generated_tok_s"`
-	Running     float64          `json:"running"`
-	Waiting     float64          `json:"waiting"`
-	Utilization float64          `json:"utilization"`
-	KVTokens    int              `json:"kv_cache_tokens"`
-	KV          float64          `json:"kv_cache_share"`
-	Energy      float64          `json:"energy_j_request"`
-	Cost        *float64         `json:"cost_usd_request"`
-	GPUs        int              `json:"gpus"` // GPUs of all replicas, with those that only prefill
-	Hour        *float64         `json:"cost_usd_hour"`
+	TTFT        float64          `json:"ttft_s" jsonschema:"exclusiveMinimum=0"`
+	TPOT        *float64         `json:"tpot_s" jsonschema:"exclusiveMinimum=0"` // null of answers of one token
+	E2E         float64          `json:"e2e_s" jsonschema:"exclusiveMinimum=0"`
+	Requests    float64          `json:"requests_s" jsonschema:"exclusiveMinimum=0"`
+	Generated   float64          `json:"generated_tok_s" jsonschema:"exclusiveMinimum=0"`
+	Running     float64          `json:"running" jsonschema:"minimum=0"`               // sequences that decode, of all replicas
+	Waiting     float64          `json:"waiting" jsonschema:"minimum=0"`               // requests without their first token
+	Utilization float64          `json:"utilization" jsonschema:"minimum=0,maximum=1"` // share of the time in which a replica runs a step
+	KVTokens    int              `json:"kv_cache_tokens" jsonschema:"minimum=1"`       // that the KV cache of a replica holds
+	KV          float64          `json:"kv_cache_share" jsonschema:"minimum=0,maximum=1"`
+	Energy      float64          `json:"energy_j_request" jsonschema:"minimum=0"`
+	Cost        *float64         `json:"cost_usd_request"`            // null where no price is known
+	GPUs        int              `json:"gpus" jsonschema:"minimum=1"` // GPUs of all replicas, with those that only prefill
+	Hour        *float64         `json:"cost_usd_hour"`               // of these; null where no price is known
 	Capacity    serving.Capacity `json:"capacity"`
 	High        *highJSON        `json:"high"` // null where the slow end is not stable
 }
 
+// A highJSON is the slow end of the 90 % interval.
 type highJSON struct {
-	TTFT      float64  `json:"ttft_s"`
-	TPOT      *float64 `json:"tpot_s"`
-	E2E       float64  `json:"e2e_s"`
-	Generated float64  `json:"generated_tok_s"`
+	TTFT      float64  `json:"ttft_s" jsonschema:"exclusiveMinimum=0"`
+	TPOT      *float64 `json:"tpot_s" jsonschema:"exclusiveMinimum=0"` // null of answers of one token
+	E2E       float64  `json:"e2e_s" jsonschema:"exclusiveMinimum=0"`
+	Generated float64  `json:"generated_tok_s" jsonschema:"exclusiveMinimum=0"`
 }
 
 // document is the steady state for programs; nil if none was asked for.

@@ -180,19 +180,19 @@ func attentionText(a *models.Attention) string {
 // A ModelCheck is what was found in one config.json; the figures are null where it
 // failed.
 type ModelCheck struct {
-	File         string      `json:"file"`
+	File         string      `json:"file"` // as it was given
 	OK           bool        `json:"ok"`
-	Error        *string     `json:"error"`
+	Error        *string     `json:"error"` // what is wrong; null if ok
 	Name         *string     `json:"name"`
-	Family       *string     `json:"family"`
-	Layers       *int        `json:"layers"`
-	LayerKinds   []layerJSON `json:"layer_kinds"`
-	ParamsTotal  *int64      `json:"params_total"`
-	ParamsActive *int64      `json:"params_active"`
-	KVPerToken   *unit.Bytes `json:"kv_bytes_per_token"`
-	State        *unit.Bytes `json:"state_bytes_per_sequence"`
-	MaxContext   *int        `json:"max_context"`
-	Notes        []string    `json:"notes"`
+	Family       *string     `json:"family"` // model_type of Hugging Face
+	Layers       *int        `json:"layers" jsonschema:"minimum=1"`
+	LayerKinds   []layerJSON `json:"layer_kinds" jsonschema:"nullable"`
+	ParamsTotal  *int64      `json:"params_total" jsonschema:"minimum=1"`
+	ParamsActive *int64      `json:"params_active" jsonschema:"minimum=1"` // parameters that one token takes part in
+	KVPerToken   *unit.Bytes `json:"kv_bytes_per_token"`                   // of the KV cache in 16 bits, while no window is full
+	State        *unit.Bytes `json:"state_bytes_per_sequence"`             // that do not grow, in 16 bits unless the config says otherwise
+	MaxContext   *int        `json:"max_context" jsonschema:"minimum=1"`   // tokens; null if there is no limit
+	Notes        []string    `json:"notes" jsonschema:"nullable"`
 }
 
 // CheckModel is what was found in a file: a model, or why it is none.

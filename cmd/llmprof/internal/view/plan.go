@@ -24,11 +24,11 @@ type Plan struct {
 // An Accuracy is what stands behind a row: how far the predictions of its engine on its
 // GPU are from observations.
 type Accuracy struct {
-	Measured  bool     `json:"measured"`   // The constants were measured on a GPU of the kind.
-	N         int      `json:"n"`          // observations
-	MedianAPE *float64 `json:"median_ape"` // median absolute error, as a share; nil of none
-	EngineN   int      `json:"engine_n"`   // observations of the engine on any GPU
-	EngineAPE *float64 `json:"engine_median_ape"`
+	Measured  bool     `json:"measured"`                          // The constants were measured on a GPU of the kind.
+	N         int      `json:"n"`                                 // observations
+	MedianAPE *float64 `json:"median_ape" jsonschema:"minimum=0"` // median absolute error, as a share; nil of none
+	EngineN   int      `json:"engine_n"`                          // observations of the engine on any GPU
+	EngineAPE *float64 `json:"engine_median_ape" jsonschema:"minimum=0"`
 }
 
 // String says it in a few words.

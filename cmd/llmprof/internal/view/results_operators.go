@@ -10,6 +10,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/roofline"
 	"llmprof/unit"
 	"llmprof/validate"
 )
@@ -176,36 +177,36 @@ func (v *Validation) operatorBlocks() (blocks []render.Block) {
 
 // An OperatorPhaseDocument is the operators of one step, for programs.
 type OperatorPhaseDocument struct {
-	ID     string `json:"id"`
-	Phase  string `json:"phase"`
+	ID     string `json:"id"`                                          // file of the result
+	Phase  string `json:"phase" jsonschema:"enum=prefill,enum=decode"` // what the step is
 	Model  string `json:"model"`
 	GPU    string `json:"gpu"`
-	Engine string `json:"engine"`
+	Engine string `json:"engine"` // engine with its mode
 	operator.Workload
-	Context int                `json:"context"`
-	SumS    float64            `json:"sum_s"`
-	StepS   float64            `json:"step_s"`
-	Off     float64            `json:"off"` // sum over step, less 1
-	Ops     []OperatorDocument `json:"ops"`
-	Untimed []string           `json:"untimed"`
-	Reason  *string            `json:"reason"` // nothing is predicted
+	Context int                `json:"context"` // tokens of a sequence in the cache before the step
+	SumS    float64            `json:"sum_s"`   // of the operators' medians
+	StepS   float64            `json:"step_s"`  // median of the whole step
+	Off     float64            `json:"off"`     // sum over step, less 1
+	Ops     []OperatorDocument `json:"ops"`     // in the order of the step
+	Untimed []string           `json:"untimed"` // operators of the estimate that none of these is
+	Reason  *string            `json:"reason"`  // nothing is predicted
 }
 
 // An OperatorDocument is one operator of all layers, for programs.
 type OperatorDocument struct {
-	Name       string   `json:"name"`
-	Includes   []string `json:"includes"`
-	Layers     int      `json:"layers"`
-	Kernels    int      `json:"kernels"`
-	ObservedS  float64  `json:"observed_s"`
-	PredictedS *float64 `json:"predicted_s"`
-	LowS       *float64 `json:"low_s"`
-	HighS      *float64 `json:"high_s"`
-	FloorS     *float64 `json:"floor_s"`
-	Error      *float64 `json:"error"`
-	Bytes      *float64 `json:"bytes"`
-	FLOPs      *float64 `json:"flops"`
-	Bound      *string  `json:"bound"`
+	Name       string          `json:"name"`        // of the estimate's operator
+	Includes   []string        `json:"includes"`    // others of the estimate's that its kernels do beside it; the prediction is of all of them
+	Layers     int             `json:"layers"`      // that have it; 1 for what the model has once
+	Kernels    int             `json:"kernels"`     // launched in a step
+	ObservedS  float64         `json:"observed_s"`  // in a step, the mean over the steps
+	PredictedS *float64        `json:"predicted_s"` // expected time; null if the estimate has no such operator
+	LowS       *float64        `json:"low_s"`       // lower end of the 90 % interval, that of the phase
+	HighS      *float64        `json:"high_s"`      // upper end
+	FloorS     *float64        `json:"floor_s"`     // nothing is faster
+	Error      *float64        `json:"error"`       // predicted over observed, less 1
+	Bytes      *float64        `json:"bytes"`       // between memory and the chip
+	FLOPs      *float64        `json:"flops"`       // of matrix products
+	Bound      *roofline.Bound `json:"bound"`       // what it is predicted to wait for
 }
 
 func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
@@ -236,7 +237,7 @@ func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 			ObservedS: r.Observed}
 		if q := r.Predicted; q != nil {
 			o.PredictedS, o.LowS, o.HighS, o.FloorS = new(float64(q.Expected)), new(float64(q.Low)), new(float64(q.High)), new(float64(q.Floor))
-			o.Error, o.Bytes, o.FLOPs, o.Bound = new(r.Error()), new(float64(q.Bytes)), new(float64(q.FLOPs)), new(q.Bound.String())
+			o.Error, o.Bytes, o.FLOPs, o.Bound = new(r.Error()), new(float64(q.Bytes)), new(float64(q.FLOPs)), new(q.Bound)
 		}
 		j.Ops = append(j.Ops, o)
 	}

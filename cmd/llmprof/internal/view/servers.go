@@ -139,6 +139,9 @@ func (s *Servers) Table() *render.Table {
 	return t
 }
 
+// serversSchema names the form of the comparison's JSON.
+const serversSchema = "llmprof.validate-servers/v1"
+
 // A ServersDocument is the comparison as JSON.
 type ServersDocument struct {
 	Schema string         `json:"schema"`
@@ -147,43 +150,47 @@ type ServersDocument struct {
 	Inside []serverInside `json:"coverage"`
 }
 
+// A serverRun is a run of a server, beside its prediction.
 type serverRun struct {
-	Run     string                `json:"run"`
+	Run     string                `json:"run"` // name of its file
 	Model   string                `json:"model"`
 	Engine  string                `json:"engine"`
-	Weights string                `json:"weights,omitempty"`
+	Weights string                `json:"weights,omitempty"` // their format; left out where it is the model's own
 	GPU     string                `json:"gpu"`
-	TP      int                   `json:"tp"`
-	PP      int                   `json:"pp"`
-	DP      int                   `json:"dp"`
-	EP      int                   `json:"ep"`
-	Load    string                `json:"load"`
+	TP      int                   `json:"tp" jsonschema:"minimum=1"`
+	PP      int                   `json:"pp" jsonschema:"minimum=1"`
+	DP      int                   `json:"dp" jsonschema:"minimum=1"`
+	EP      int                   `json:"ep" jsonschema:"minimum=1"`
+	Load    string                `json:"load"` // requests at a time, a second (/s), or log
 	Source  string                `json:"source"`
 	Licence string                `json:"licence"`
 	Figures map[string]serverPair `json:"figures"`
 }
 
+// A serverPair is a figure as it was observed and predicted.
 type serverPair struct {
 	Observed  float64  `json:"observed"`
 	Predicted float64  `json:"predicted"`
-	Error     float64  `json:"error"`
-	Low       *float64 `json:"low"` // null of means and rates
-	High      *float64 `json:"high"`
+	Error     float64  `json:"error"` // predicted over observed, less 1
+	Low       *float64 `json:"low"`   // null of means and rates
+	High      *float64 `json:"high"`  // high end
 }
 
+// A serverMedian is the median error of each figure of a group.
 type serverMedian struct {
 	Group  string             `json:"group"`
-	Errors map[string]float64 `json:"errors"`
+	Errors map[string]float64 `json:"errors"` // medians of the absolute error
 }
 
+// A serverInside is the share of figures of a group that lie within their predicted intervals.
 type serverInside struct {
 	Group  string             `json:"group"`
-	Shares map[string]float64 `json:"shares"`
+	Shares map[string]float64 `json:"shares"` // shares of the runs whose observed percentile lies in the interval of the simulated one
 }
 
 // Document is the comparison for programs.
 func (s *Servers) Document() *ServersDocument {
-	d := &ServersDocument{Schema: "llmprof.validate-servers/v1"}
+	d := &ServersDocument{Schema: serversSchema}
 	for _, x := range s.All {
 		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP,
 			x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}

@@ -24,11 +24,11 @@ type Simulation struct {
 
 // A TraceRead says what a trace was taken for.
 type TraceRead struct {
-	File   string `json:"file"`
-	Format string `json:"format"`
-	Unit   string `json:"time_unit"`    // s, ms, us, ns or date
-	Block  int    `json:"block_tokens"` // tokens that a hash is of; 0 without hashes
-	Text   string `json:"decided"`
+	File   string `json:"file" jsonschema:"minLength=1"`
+	Format string `json:"format" jsonschema:"minLength=1"`
+	Unit   string `json:"time_unit" jsonschema:"enum=s,enum=ms,enum=us,enum=ns,enum=date"` // s, ms, us, ns or date
+	Block  int    `json:"block_tokens"`                                                    // tokens that a hash is of; 0 without hashes
+	Text   string `json:"decided" jsonschema:"minLength=1"`                                // the same in words, with what it was decided by
 }
 
 // A SimulatedPoint is one load with what it came to.

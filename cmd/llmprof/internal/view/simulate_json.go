@@ -14,35 +14,36 @@ const SimulationSchema = "llmprof.simulate/v1"
 // are several, and all loads are in points.
 type SimulationDocument struct {
 	Schema      string           `json:"schema"`
-	Model       string           `json:"model"`
-	GPU         string           `json:"gpu"`
-	GPUs        int              `json:"gpus"`
-	Engine      string           `json:"engine"`
+	Model       string           `json:"model" jsonschema:"minLength=1"`
+	GPU         string           `json:"gpu" jsonschema:"minLength=1"`
+	GPUs        int              `json:"gpus" jsonschema:"minimum=1"`
+	Engine      string           `json:"engine" jsonschema:"minLength=1"`
 	Scheduler   schedulerJSON    `json:"scheduler"`
 	Speculation *speculationJSON `json:"speculation"` // null where nothing is drafted
-	Replicas    int              `json:"replicas"`
+	Replicas    int              `json:"replicas" jsonschema:"minimum=1"`
 	Prefill     int              `json:"prefill_replicas"`
-	KVTokens    int              `json:"kv_cache_tokens"`
+	KVTokens    int              `json:"kv_cache_tokens" jsonschema:"minimum=1"` // that the KV cache of a replica holds
 	Seed        uint64           `json:"seed"`
 	Trace       *TraceRead       `json:"trace"` // null where loads are drawn
 	simulated                    // figures of the first load
-	Points      []simulatedOne   `json:"points"`
+	Points      []simulatedOne   `json:"points" jsonschema:"minItems=1"`
 	Warnings    []string         `json:"warnings"`
 }
 
+// A schedulerJSON is the scheduler of a server and its limits.
 type schedulerJSON struct {
 	Name   string `json:"name"`
-	Budget int    `json:"max_num_batched_tokens"`
-	Seqs   int    `json:"max_num_seqs"`
-	Block  int    `json:"block_size"`
+	Budget int    `json:"max_num_batched_tokens" jsonschema:"minimum=1"`
+	Seqs   int    `json:"max_num_seqs" jsonschema:"minimum=1"`
+	Block  int    `json:"block_size" jsonschema:"minimum=1"`
 	Async  bool   `json:"async_scheduling"`
 }
 
 // A speculationJSON says what is drafted in a step: by "mtp", the model's own layer, by "ngram", or by another model.
 type speculationJSON struct {
-	Tokens     int     `json:"speculative_tokens"`
-	Acceptance float64 `json:"acceptance"`
-	DraftModel string  `json:"draft_model"`
+	Tokens     int     `json:"speculative_tokens" jsonschema:"minimum=1"`   // tokens that are drafted
+	Acceptance float64 `json:"acceptance" jsonschema:"minimum=0,maximum=1"` // probability that a drafted token is right if those before it are
+	DraftModel string  `json:"draft_model" jsonschema:"minLength=1"`        // mtp for the model's own layer, ngram, or the model that drafts
 }
 
 func speculationOf(s *serving.Server) *speculationJSON {
@@ -59,6 +60,7 @@ func speculationOf(s *serving.Server) *speculationJSON {
 	return j
 }
 
+// A simulatedOne is what a simulation of one load gave.
 type simulatedOne struct {
 	Load string   `json:"load"`
 	Rate *float64 `json:"request_rate_hz"`
@@ -67,45 +69,47 @@ type simulatedOne struct {
 }
 
 type simulated struct {
-	TTFT        *sketchJSON   `json:"ttft_s"`
-	TPOT        *sketchJSON   `json:"tpot_s"`
-	ITL         *sketchJSON   `json:"itl_s"`
-	E2E         *sketchJSON   `json:"e2e_s"`
-	Generated   float64       `json:"generated_tok_s"`
-	Requests    float64       `json:"requests_s"`
-	Goodput     *float64      `json:"goodput_s"`
-	Completed   int           `json:"completed"`
-	Counted     int           `json:"counted"`
+	TTFT      *sketchJSON `json:"ttft_s"`
+	TPOT      *sketchJSON `json:"tpot_s"`
+	ITL       *sketchJSON `json:"itl_s"`
+	E2E       *sketchJSON `json:"e2e_s"`
+	Generated float64     `json:"generated_tok_s" jsonschema:"minimum=0"` // generated tokens a second
+	Requests  float64     `json:"requests_s" jsonschema:"minimum=0"`      // requests answered a second
+	// requests a second that met --slo; null without one, for then no request can be told from a good one
+	Goodput     *float64      `json:"goodput_s" jsonschema:"minimum=0"`
+	Completed   int           `json:"completed"`    // requests answered
+	Counted     int           `json:"counted"`      // requests that the times, throughput and goodput are of
 	Steady      *steadyJSON   `json:"steady_state"` // null where none was looked for
-	Refused     int           `json:"refused"`
+	Refused     int           `json:"refused"`      // requests longer than the model or the KV cache
 	Preempted   int           `json:"preempted"`
-	Duration    float64       `json:"duration_s"`
-	Steps       int           `json:"steps"`
-	Running     float64       `json:"running"`
-	Utilization float64       `json:"utilization"`
-	KV          float64       `json:"kv_cache_share"`
-	HitRate     float64       `json:"prefix_hit_rate"`
-	Energy      float64       `json:"energy_j"`
-	PerRequest  float64       `json:"energy_j_request"`
-	Cost        *float64      `json:"cost_usd_request"`
+	Duration    float64       `json:"duration_s" jsonschema:"minimum=0"`       // time simulated
+	Steps       int           `json:"steps"`                                   // of all replicas
+	Running     float64       `json:"running" jsonschema:"minimum=0"`          // sequences that run, mean over time
+	Utilization float64       `json:"utilization" jsonschema:"minimum=0"`      // share of the time in which a replica ran a step
+	KV          float64       `json:"kv_cache_share" jsonschema:"minimum=0"`   // share of the KV blocks in use, mean over time
+	HitRate     float64       `json:"prefix_hit_rate" jsonschema:"minimum=0"`  // share of the prompts' tokens found in a prefix cache
+	Energy      float64       `json:"energy_j" jsonschema:"minimum=0"`         // of all GPUs
+	PerRequest  float64       `json:"energy_j_request" jsonschema:"minimum=0"` // of a request
+	Cost        *float64      `json:"cost_usd_request"`                        // null where no price is known
 	Interrupted bool          `json:"interrupted"`
-	Timeline    []serving.Bin `json:"timeline"`
+	Timeline    []serving.Bin `json:"timeline" jsonschema:"nullable"`
 }
 
 // A steadyJSON says which requests count, from begin to before end in the order of their arrival.
 type steadyJSON struct {
-	Method  string `json:"method"`
-	Reached bool   `json:"reached"`
-	Begin   int    `json:"begin"`
-	End     int    `json:"end"`
+	Method  string `json:"method"`  // how the transient was found
+	Reached bool   `json:"reached"` // false if the load overloads the server or is too short: then all requests count
+	Begin   int    `json:"begin"`   // the first request that counts, in the order of arrival from 0
+	End     int    `json:"end"`     // the first one after those that count
 }
 
+// A sketchJSON is the distribution of a time, in seconds.
 type sketchJSON struct {
-	Mean float64 `json:"mean"`
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P95  float64 `json:"p95"`
-	P99  float64 `json:"p99"`
+	Mean float64 `json:"mean" jsonschema:"minimum=0"`
+	P50  float64 `json:"p50" jsonschema:"minimum=0"`
+	P90  float64 `json:"p90" jsonschema:"minimum=0"`
+	P95  float64 `json:"p95" jsonschema:"minimum=0"`
+	P99  float64 `json:"p99" jsonschema:"minimum=0"`
 
 	Intervals *percentilesJSON `json:"intervals"` // null where there are none, as of what was interrupted
 }
@@ -121,14 +125,15 @@ type percentilesJSON struct {
 // An uncertainJSON is the ends of an interval, and those that each of the causes leaves alone.
 type uncertainJSON struct {
 	endsJSON
-	Constants endsJSON `json:"constants"`
-	Host      endsJSON `json:"host"`
-	Seed      endsJSON `json:"seed"`
+	Constants endsJSON `json:"constants"` // the kernels' constants and laws
+	Host      endsJSON `json:"host"`      // the host's speed, and how it scatters
+	Seed      endsJSON `json:"seed"`      // the luck of arrivals and lengths
 }
 
+// An endsJSON is the ends of an interval.
 type endsJSON struct {
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
+	Low  float64 `json:"low" jsonschema:"minimum=0"`
+	High float64 `json:"high" jsonschema:"minimum=0"`
 }
 
 // A RecordJSON is what became of one request.

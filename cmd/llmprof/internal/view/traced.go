@@ -125,6 +125,9 @@ func (t *Traced) Chart() (*plots.Figure, error) {
 	return OperatorFigure(t.Scorer, phases, "the mean of a profiler's trace, in a step, of the kernels of each operator")
 }
 
+// tracedSchema names the form of a trace's JSON.
+const tracedSchema = "llmprof.validate-trace/v1"
+
 // A TracedDocument is the operators of a trace, for programs.
 type TracedDocument struct {
 	Schema string                `json:"schema"`
@@ -136,14 +139,14 @@ type TracedDocument struct {
 type TracedPhaseDocument struct {
 	OperatorPhaseDocument
 	Weights  string                `json:"weights"`
-	TP       int                   `json:"tp"`
-	Steps    int                   `json:"steps"`
-	Partial  int                   `json:"partial_steps"`
-	Graph    bool                  `json:"cuda_graph"`
-	SpanS    float64               `json:"span_s"`
-	BusyS    float64               `json:"busy_s"`
-	IdleS    float64               `json:"idle_s"`
-	OverlapS float64               `json:"overlap_s"`
+	TP       int                   `json:"tp" jsonschema:"minimum=1"`
+	Steps    int                   `json:"steps" jsonschema:"minimum=1"`  // whole ones, of which the times are the mean
+	Partial  int                   `json:"partial_steps"`                 // left out, for layers are missing
+	Graph    bool                  `json:"cuda_graph"`                    // CUDA graphs launched the layers
+	SpanS    float64               `json:"span_s" jsonschema:"minimum=0"` // from a step's first kernel to the next step's
+	BusyS    float64               `json:"busy_s" jsonschema:"minimum=0"` // in which a kernel ran
+	IdleS    float64               `json:"idle_s" jsonschema:"minimum=0"`
+	OverlapS float64               `json:"overlap_s" jsonschema:"minimum=0"` // by which kernels ran side by side
 	Others   []TracedOtherDocument `json:"others"`
 }
 
@@ -152,13 +155,13 @@ type TracedOtherDocument struct {
 	Name      string  `json:"name"`
 	Known     bool    `json:"known"` // The purpose of the kernels is known.
 	Kernels   int     `json:"kernels"`
-	ObservedS float64 `json:"observed_s"`
-	Share     float64 `json:"share"` // share of the step
+	ObservedS float64 `json:"observed_s" jsonschema:"minimum=0"`
+	Share     float64 `json:"share" jsonschema:"minimum=0"` // share of the step
 }
 
 // Document is all of the comparison.
 func (t *Traced) Document() TracedDocument {
-	d := TracedDocument{Schema: "llmprof.validate-trace/v1", File: t.File, Phases: []TracedPhaseDocument{}}
+	d := TracedDocument{Schema: tracedSchema, File: t.File, Phases: []TracedPhaseDocument{}}
 	for i := range t.Phases {
 		d.Phases = append(d.Phases, tracedPhase(&t.Phases[i]))
 	}

@@ -12,8 +12,7 @@ import (
 	"llmprof/validate"
 )
 
-// ablationSchema names the form of an ablation's JSON, which docs/schema/ablate.v2.json
-// describes.
+// ablationSchema names the form of an ablation's JSON, which "llmprof schema ablate" shows.
 const ablationSchema = "llmprof.ablate/v2"
 
 // An Ablation is how the errors of a validation change where constants are ideal.
@@ -130,19 +129,20 @@ func (b *Ablation) Table() *render.Table {
 // An AblationDocument is an ablation for programs.
 type AblationDocument struct {
 	Schema       string             `json:"schema"`
-	Observations int                `json:"observations"` // number of observations compared
-	Skipped      int                `json:"skipped"`      // number of observations not compared
-	Constants    []ConstantDocument `json:"constants"`
-	All          []validate.Effect  `json:"all_ideal"`
+	Observations int                `json:"observations" jsonschema:"minimum=1"` // number of observations compared
+	Skipped      int                `json:"skipped"`                             // number of observations not compared
+	Constants    []ConstantDocument `json:"constants" jsonschema:"minItems=1"`   // the one that buys most first
+	All          []validate.Effect  `json:"all_ideal" jsonschema:"minItems=1"`   // of all constants ideal at once
 }
 
 // A ConstantDocument is what one ideal constant does to the errors.
 type ConstantDocument struct {
-	Constant string            `json:"constant"`
-	About    string            `json:"about"`
-	Ideal    float64           `json:"ideal"`
-	Buys     *float64          `json:"buys"`
-	Effects  []validate.Effect `json:"effects"`
+	Constant string  `json:"constant" jsonschema:"pattern=^[a-z0-9_]+\\.[a-z_]+$"` // as a calibration file has it
+	About    string  `json:"about" jsonschema:"minLength=1"`
+	Ideal    float64 `json:"ideal"` // what it is put to
+	// mean over the metrics of ideal_median_ape less median_ape, of observations that nothing was fitted on; null without such
+	Buys    *float64          `json:"buys"`
+	Effects []validate.Effect `json:"effects" jsonschema:"minItems=1"`
 }
 
 // JSON is the document of the ablation, for programs.

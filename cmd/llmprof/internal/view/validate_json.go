@@ -12,67 +12,77 @@ import (
 )
 
 // validateSchema names the form of a validation's JSON, which
-// docs/schema/validate.v1.json describes.
+// "llmprof schema validate" shows.
 const validateSchema = "llmprof.validate/v1"
 
 // A ValidationDocument is a validation for programs.
 type ValidationDocument struct {
 	Schema       string             `json:"schema"`
 	Observations int                `json:"observations"` // number of observations, with those not compared
-	FailOver     *float64           `json:"fail_over_percent"`
-	Summary      []validate.Summary `json:"summary"`
-	Rows         []RowDocument      `json:"rows"`
-	Skipped      []SkipDocument     `json:"skipped"`
-	Findings     []validate.Finding `json:"findings"`
-	Sources      []validate.Source  `json:"sources"`
-	Live         *LiveDocument      `json:"live"`
+	FailOver     *float64           `json:"fail_over_percent" jsonschema:"exclusiveMinimum=0"`
+	Summary      []validate.Summary `json:"summary"`  // how far off the predictions of each group are
+	Rows         []RowDocument      `json:"rows"`     // each observation beside its prediction
+	Skipped      []SkipDocument     `json:"skipped"`  // what is not compared, and why
+	Findings     []validate.Finding `json:"findings"` // what a reader has to know of the observations
+	Sources      []validate.Source  `json:"sources"`  // where embedded observations are from; empty for files
+	Live         *LiveDocument      `json:"live"`     // of --live: which predictions the observations are held to; else null
 
-	Operators []OperatorPhaseDocument `json:"operators"`
+	Operators []OperatorPhaseDocument `json:"operators"` // the steps whose operators were timed, of results that hold them
 }
 
 // A RowDocument is one observation beside its prediction.
 type RowDocument struct {
-	Metric string  `json:"metric"`
-	Engine string  `json:"engine"`
-	Mode   *string `json:"mode"`
-	GPU    string  `json:"gpu"`
-	TP     int     `json:"tp"`
-	Model  string  `json:"model"`
+	// what was observed; the name ends in its unit
+	Metric validate.Metric `json:"metric"`
+	// what ran it
+	Engine string `json:"engine"`
+	// graph or eager, where the engine has both
+	Mode *string `json:"mode"`
+	// key in the table of GPUs
+	GPU string `json:"gpu"`
+	// tensor parallelism
+	TP    int    `json:"tp" jsonschema:"minimum=1"`
+	Model string `json:"model"`
 	operator.Workload
-	Weights       string   `json:"weights"`
-	Load          string   `json:"load"`
-	Fitted        bool     `json:"fitted"`
-	FittedBy      *string  `json:"fitted_constant"`
-	PredictedS    *float64 `json:"predicted_s"`
-	LowS          *float64 `json:"low_s"`
-	HighS         *float64 `json:"high_s"`
-	ObservedS     *float64 `json:"observed_s"`
-	ObservedLowS  *float64 `json:"observed_low_s"`
-	ObservedHighS *float64 `json:"observed_high_s"`
-	DeviceS       *float64 `json:"observed_device_s"`
-	FloorS        *float64 `json:"floor_s"`
-	PredictedJ    *float64 `json:"predicted_j"`
-	ObservedJ     *float64 `json:"observed_j"`
-	Error         float64  `json:"error"`
-	Inside        *bool    `json:"inside"`
-	BelowFloor    bool     `json:"below_floor"`
-	Source        string   `json:"source"`
-	ID            *string  `json:"id"`
-	Samples       *int     `json:"samples"`
-	Marks         []string `json:"marks"`
-	Note          *string  `json:"note"`
+	Weights string `json:"weights"` // scheme of the weights
+	// a batch that starts together, or clients that each send a request when the last is answered: of one length, or of lengths of 0.8 to 1
+	// times the longest
+	Load       string   `json:"load" jsonschema:"enum=static,enum=closed,enum=closed-varied"`
+	Fitted     bool     `json:"fitted"` // a constant of the theory was fitted on it
+	FittedBy   *string  `json:"fitted_constant"`
+	PredictedS *float64 `json:"predicted_s" jsonschema:"exclusiveMinimum=0"` // expected time; null for energies
+	LowS       *float64 `json:"low_s" jsonschema:"exclusiveMinimum=0"`       // 90 % interval of the prediction
+	HighS      *float64 `json:"high_s" jsonschema:"exclusiveMinimum=0"`      // 90 % interval of the prediction
+	// observed time, of repeats the median; null for energies
+	ObservedS     *float64 `json:"observed_s" jsonschema:"exclusiveMinimum=0"`
+	ObservedLowS  *float64 `json:"observed_low_s" jsonschema:"exclusiveMinimum=0"`    // 95 % interval of the median
+	ObservedHighS *float64 `json:"observed_high_s" jsonschema:"exclusiveMinimum=0"`   // 95 % interval of the median
+	DeviceS       *float64 `json:"observed_device_s" jsonschema:"exclusiveMinimum=0"` // the same time by the device's events
+	FloorS        *float64 `json:"floor_s" jsonschema:"exclusiveMinimum=0"`           // least time by the data sheet
+	PredictedJ    *float64 `json:"predicted_j" jsonschema:"exclusiveMinimum=0"`       // predicted energy; null for times
+	ObservedJ     *float64 `json:"observed_j" jsonschema:"exclusiveMinimum=0"`        // observed energy; null for times
+	Error         float64  `json:"error"`                                             // predicted over observed, less 1
+	// the observation is inside of the predicted interval; null without one
+	Inside *bool `json:"inside"`
+	// the observation is faster than the floor: it or the floor is wrong
+	BelowFloor bool     `json:"below_floor"`
+	Source     string   `json:"source"` // where it is from: a key of sources, or a file
+	ID         *string  `json:"id"`     // of the measurement within the source
+	Samples    *int     `json:"samples" jsonschema:"minimum=1"`
+	Marks      []string `json:"marks"` // what makes the figure doubtful
+	Note       *string  `json:"note"`
 }
 
 // A SkipDocument is an observation that was not scored.
 type SkipDocument struct {
-	Reason string  `json:"reason"`
-	Detail string  `json:"detail"`
-	Source string  `json:"source"`
+	Reason string  `json:"reason"` // why it is not compared
+	Detail string  `json:"detail"` // the same in full
+	Source string  `json:"source"` // where it is from
 	ID     *string `json:"id"`
-	Metric *string `json:"metric"`
+	Metric *string `json:"metric"` // what was observed; null for a whole file
 	Model  *string `json:"model"`
 	GPU    *string `json:"gpu"`
-	Engine *string `json:"engine"`
+	Engine *string `json:"engine"` // engine with its mode
 }
 
 // JSON is the document of the validation, for programs.
@@ -99,7 +109,7 @@ func (v *Validation) JSON() any {
 
 func rowOf(r *validate.Row) RowDocument {
 	j := RowDocument{
-		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model,
+		Metric: r.Metric, Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model,
 		Workload: operator.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
 		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
 		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
@@ -164,18 +174,19 @@ func liveFields(c *validate.Comparison) render.Fields {
 
 // A LiveDocument says, for programs, which predictions the observations are compared with.
 type LiveDocument struct {
-	File         string                  `json:"predictions_file"`
-	SHA256       string                  `json:"sha256"`
-	Written      time.Time               `json:"written"`
-	Earlier      bool                    `json:"earlier"`
-	Others       int                     `json:"other_predictions"`
+	File    string    `json:"predictions_file"`                           // of the form llmprof.predictions/v1
+	SHA256  string    `json:"sha256" jsonschema:"pattern=^[0-9a-f]{64}$"` // of its content, and in its name
+	Written time.Time `json:"written"`
+	Earlier bool      `json:"earlier"`           // the file was there, with the same predictions
+	Others  int       `json:"other_predictions"` // files of other predictions in the folder
+	// results that were measured before the predictions were written
 	Older        int                     `json:"older_results"`
-	GPU          string                  `json:"gpu"`
-	Calibrations []string                `json:"calibrations"`
-	Points       int                     `json:"points"`
-	Measured     int                     `json:"measured"`
-	Kept         int                     `json:"kept"`
-	Failed       int                     `json:"failed"`
+	GPU          string                  `json:"gpu"`                           // key in the table of GPUs
+	Calibrations []string                `json:"calibrations"`                  // names of those that the points were predicted with
+	Points       int                     `json:"points" jsonschema:"minimum=1"` // of the grid, those without a prediction included
+	Measured     int                     `json:"measured"`                      // runs that were measured now
+	Kept         int                     `json:"kept"`                          // runs that had their results
+	Failed       int                     `json:"failed"`                        // runs that failed
 	Missing      []validate.MissingPoint `json:"not_measured"`
 }
 

@@ -1,0 +1,31 @@
+//go:build !js
+
+package view
+
+import (
+	"llmprof/internal/schema"
+	"llmprof/measure/aggregate"
+	"llmprof/measure/calibrate"
+	"llmprof/measure/result"
+	"llmprof/validate"
+)
+
+// Forms are the documents that commands write, by the name of their form.
+func Forms() schema.Forms {
+	return schema.Forms{
+		EstimateSchema:             {EstimateDocument{}},
+		PlanSchema:                 {PlanDocument{}},
+		SimulationSchema:           {SimulationDocument{}},
+		CompareSchema:              {CompareDocument{}},
+		validateSchema:             {ValidationDocument{}},
+		serversSchema:              {ServersDocument{}},
+		tracedSchema:               {TracedDocument{}},
+		ablationSchema:             {AblationDocument{}},
+		"llmprof.models-check/v1":  {[]ModelCheck{}},
+		result.Schema:              {result.Result{}},
+		result.FailureSchema:       {result.Failure{}},
+		aggregate.Schema:           {aggregate.Report{}},
+		calibrate.RowSchema:        calibrate.Lines(),
+		validate.PredictionsSchema: {validate.Predictions{}},
+	}
+}

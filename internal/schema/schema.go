@@ -1,0 +1,151 @@
+// Package schema makes JSON Schemas of documents from the Go types that are written: keys and types from the fields,
+// descriptions from their comments, bounds from their tags "jsonschema".
+package schema
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+)
+
+// An enumeration is a type that lists the texts of its values.
+type enumeration interface{ Texts() []string }
+
+// A maker makes one schema.
+type maker struct {
+	jsonschema.Reflector
+	structs map[string]reflect.Type // by their names in $defs
+}
+
+// Of is the schema of documents of a form, which are of one of the types of values. Descriptions are from the comments of the sources,
+// which lie in the folders of their packages; without sources there are none.
+func Of(form string, sources fs.FS, values ...any) ([]byte, error) {
+	m := &maker{structs: map[string]reflect.Type{}}
+	m.Anonymous, m.Mapper, m.Namer = true, basic, m.name
+	if sources != nil {
+		all, err := commentsOf(sources)
+		if err != nil {
+			return nil, err
+		}
+		m.LookupComment = all.of
+	}
+	whole := &jsonschema.Schema{Definitions: jsonschema.Definitions{}}
+	for _, v := range values {
+		one := m.Reflect(v)
+		for name, d := range one.Definitions {
+			whole.Definitions[name] = d
+		}
+		if root := one.Definitions[strings.TrimPrefix(one.Ref, "#/$defs/")]; root != nil {
+			key, _ := root.Properties.Get("schema")
+			key.Const = form
+		}
+		one.Version, one.Definitions = "", nil
+		whole.AllOf = append(whole.AllOf, one)
+	}
+	if len(values) > 1 {
+		whole.AllOf, whole.OneOf = nil, whole.AllOf
+	}
+	for name, t := range m.structs {
+		if d := whole.Definitions[name]; d != nil && d.Properties != nil {
+			amend(t, d)
+		}
+	}
+	whole.Version, whole.ID, whole.Title = jsonschema.Version, jsonschema.ID(form), strings.ReplaceAll(form, ".", " ")
+	text, err := json.MarshalIndent(whole, "", "  ")
+	return append(text, '\n'), err
+}
+
+// name is the name of a struct in $defs, which tells those of two packages apart.
+func (m *maker) name(t reflect.Type) string {
+	if t.Kind() != reflect.Struct {
+		return ""
+	}
+	name := strings.TrimSuffix(t.String(), "JSON")
+	m.structs[name] = t
+	return name
+}
+
+// basic is the schema of what is no list, map or struct. Counts and quantities are 0 at least unless a tag says otherwise.
+func basic(t reflect.Type) *jsonschema.Schema {
+	if x, ok := reflect.Zero(t).Interface().(enumeration); ok {
+		s := &jsonschema.Schema{Type: "string"}
+		for _, text := range x.Texts() {
+			s.Enum = append(s.Enum, text)
+		}
+		return s
+	}
+	switch kind := t.Kind(); {
+	case kind != reflect.Struct && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return &jsonschema.Schema{Type: "string"}
+	case kind >= reflect.Int && kind <= reflect.Uint64:
+		return &jsonschema.Schema{Type: "integer", Minimum: "0"}
+	case kind == reflect.Float64 && t.PkgPath() != "":
+		return &jsonschema.Schema{Type: "number", Minimum: "0"}
+	}
+	return nil
+}
+
+// amend says of the properties of a struct what the library does not see: pointers that are written in any case may be null unless their
+// tag is "required", keys that
+// came later (the tag "late") are not in all files, a whole number may be below 0 where its
+// tag is "signed", and a bound that another one implies is left out.
+func amend(t reflect.Type, of *jsonschema.Schema) {
+	for _, f := range reflect.VisibleFields(t) {
+		key, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
+		tag := f.Tag.Get("jsonschema")
+		null := f.Type.Kind() == reflect.Pointer && !strings.HasPrefix(rest, "omit") && tag != "required"
+		if of, ok := strings.CutPrefix(tag, "nullable="); ok { // of a field of an embedded struct
+			key, null = of, true
+		}
+		p, ok := of.Properties.Get(key)
+		if !ok {
+			continue
+		}
+		if p.ExclusiveMinimum != "" || tag == "signed" {
+			p.Minimum = ""
+		}
+		if f.Tag.Get("late") != "" {
+			of.Required = slices.DeleteFunc(of.Required, func(name string) bool { return name == key })
+		}
+		if null {
+			about := p.Description
+			p.Description = ""
+			of.Properties.Set(key, &jsonschema.Schema{OneOf: []*jsonschema.Schema{p, {Type: "null"}}, Description: about})
+		}
+	}
+}
+
+// Forms are the documents that there are: of each form the types of its documents.
+type Forms map[string][]any
+
+// Names are the names of the documents, without versions.
+func (f Forms) Names() []string {
+	var names []string
+	for form := range f {
+		names = append(names, bare(form))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// bare is the name of a form without its version: "estimate" of "llmprof.estimate/v1".
+func bare(form string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(form, "llmprof."), "/")
+	return name
+}
+
+// Named is the schema of the document of a name, which may have its version.
+func (f Forms) Named(name string, sources fs.FS) ([]byte, error) {
+	for form, types := range f {
+		if form == name || bare(form) == name {
+			return Of(form, sources, types...)
+		}
+	}
+	return nil, fmt.Errorf("no document is called %.40q: want %s", name, strings.Join(f.Names(), ", "))
+}
