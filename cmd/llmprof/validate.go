@@ -257,7 +257,7 @@ func (v *comparison) chosen(a *app, all []validate.Observation, refused []refusa
 	for _, line := range v.said {
 		a.logf("%s", line)
 	}
-	if len(all) == 0 && len(v.said) > 0 {
+	if len(all) == 0 && len(refused) > 0 && (len(v.said) > 0 || len(v.engines) > 0) {
 		return nil, noneOf(refused)
 	}
 	return v.only(v.Scorer, all)

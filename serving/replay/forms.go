@@ -56,6 +56,10 @@ var forms = []form{
 	{name: "inference-perf", what: "the requests of inference-perf",
 		marks: []string{"starttime", "info.inputtokens", "info.outputtokens"}, at: []string{"starttime"},
 		prompt: []string{"info.inputtokens"}, gen: []string{"info.outputtokens"}, failed: []string{"error"}, unit: "s", ended: true},
+	{name: "inference-perf", what: "the requests of inference-perf", // since 0.7
+		marks: []string{"starttime", "info.requestmetrics.text.inputtokens", "info.responsemetrics.outputtokens"}, at: []string{"starttime"},
+		prompt: []string{"info.requestmetrics.text.inputtokens"}, gen: []string{"info.responsemetrics.outputtokens"},
+		failed: []string{"error"}, unit: "s", ended: true},
 	{name: "records", what: "records of llmprof", marks: []string{"index", "sents"}, at: []string{"sents"},
 		prompt: []string{"prompttokens"}, gen: []string{"generatedtokens"},
 		failed: []string{"failure"}, ended: true},

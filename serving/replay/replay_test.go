@@ -58,6 +58,7 @@ func TestFormats(t *testing.T) {
 		{"testdata/bailian.jsonl", "bailian", 4, 0, 1.5, 160, 32},
 		{"testdata/aiperf.jsonl", "aiperf", 3, 1, 0.5, 3072, 192},
 		{"testdata/guidellm.json", "guidellm", 2, 0, 0.5, 506, 256},
+		{"testdata/inference-perf-0.7.json", "inference-perf", 2, 1, 1, 512, 66},
 		{"testdata/inference-perf.json", "inference-perf", 2, 0, 0.5, 506, 248},
 		{"testdata/weka.json", "weka", 4, 0, 8.25, 3700, 220}, // two of them a subagent's
 		{"testdata/vllm_runs.json", "vllm", 4, 0, 2.75, 3072, 384},

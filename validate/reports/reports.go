@@ -1,6 +1,6 @@
 // Package reports reads what other tools' benchmarks of a server report, as observations that predictions are held against: AIPerf,
-// GuideLLM, the benchmarks of vLLM and SGLang, genai-bench, llm-d's Benchmark Report, LLMPerf and llama-bench. A tool is one file, and a
-// file of it is known by its content.
+// GuideLLM, the benchmarks of vLLM and SGLang, genai-bench, llm-d's Benchmark Report, LLMPerf, inference-perf, trtllm-bench and llama-bench.
+// A tool is one file, and a file of it is known by its content.
 package reports
 
 import (
@@ -53,11 +53,11 @@ type tool struct {
 
 // tools lists the tools. A file is of the first that knows it.
 var tools = []tool{vllmBench, sglangBench, aiperfSummary, aiperfRequests, guideLLM, genAIBench, llmdReport, llmPerf, llmPerfResponses,
-	llamaBench}
+	inferencePerf, inferencePerfRequests, trtllmBench, llamaBench}
 
 // ErrUnknown says that a file is of no tool that is known.
 var ErrUnknown = errors.New("no report of a benchmark that is known: want one of AIPerf, GuideLLM, vLLM's or SGLang's benchmark, " +
-	"genai-bench, llm-d, LLMPerf or llama-bench")
+	"genai-bench, llm-d, LLMPerf, inference-perf, trtllm-bench or llama-bench")
 
 // Read reads the report of a tool from the text of a file, which gzip may have packed.
 func Read(name string, text []byte) ([]*Run, error) {

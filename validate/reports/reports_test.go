@@ -36,6 +36,10 @@ func TestReportsAreReadAsTheirToolsPrintThem(t *testing.T) {
 		{"llm-d.yaml", "Benchmark Report of llm-d", 0, 1, "TP 2, batch 8, 1003+200, closed loop", 36.2, 6.8, 1390, ""},
 		{"llmperf.json", "summary of LLMPerf", 0, 1, "batch 1, 552+149", 21, 0, 840, ""},
 		{"llmperf-responses.json", "individual responses of LLMPerf", 0, 1, "", 200, 10, 1470, "how many requests were under way"},
+		{"inference-perf-requests.json", "requests of inference-perf", 0, 1, "batch 1, 256+33", 20, 8, 277, ""},
+		{"inference-perf-0.2-requests.json", "requests of inference-perf", 0, 1, "batch 1, 256+33", 20, 8, 277, ""},
+		{"inference-perf.json", "summary of inference-perf", 0, 1, "batch 8, 1003+200, closed loop", 36.2, 6.8, 1390, ""},
+		{"trtllm-bench.json", "report of trtllm-bench", 0, 1, "batch 8, 1024+128, fp8, closed loop, release 1.2.0", 40, 6.75, 900, ""},
 		{"llama-bench.json", "llama-bench", 0, 2, "batch 1, 512+1", 40, 0, 0, ""},
 		{"llama-bench.json", "llama-bench", 1, 2, "batch 1, 1+129", 0, 7, 0, ""},
 	} {
@@ -92,6 +96,7 @@ func TestReportsSayWhatTheyAreOf(t *testing.T) {
 		"vllm.json":        {Model: "meta-llama/Llama-3.1-8B", Engine: "vllm", GPU: "mine", TP: 1, Weights: "bf16"},
 		"sglang.jsonl":     {Model: "Qwen/Qwen3-8B", Engine: "sglang", GPU: "mine", TP: 2, Weights: "bf16"},
 		"llm-d.yaml":       {Model: "Qwen/Qwen3-8B", Engine: "vllm", GPU: "mine", TP: 2, Weights: "bf16"},
+		"trtllm-bench.json": {Model: "meta-llama/Llama-3.1-8B", Engine: "tensorrt-llm", GPU: "mine", TP: 1, Weights: "fp8"},
 		"llama-bench.json": {Model: "llama3.1-8b", Engine: "llama.cpp", GPU: "mine", TP: 1, Weights: "q4_k_m"},
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", file))
