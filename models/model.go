@@ -6,6 +6,8 @@
 // family has code of its own below the reader of config.json: whatever the
 // architecture, everything that follows (parameters, FLOPs, cache, traffic) is
 // a sum over blocks.
+//
+// What may change: models, families and formats are added, and fields of Model with them; Load, Table and Resolver stay.
 package models
 
 import (

@@ -12,4 +12,7 @@
 // steady_costs.go tabulates, with the same policies; the path of a full server gives the
 // largest stable rate (steady_capacity.go). Closed loops and busy API servers are simulated
 // for a bounded number of events (steady_simulated.go).
+//
+// What may change: schedulers, figures and options are added, whose zero values are what is done now; Server, Source, Simulate and
+// Result stay.
 package serving

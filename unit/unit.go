@@ -9,6 +9,8 @@
 //	fmt.Println(unit.Bytes(16e9).Over(rate))       // 4.776 ms
 //
 // Numbers of flags, as "32k", are read by ParseNumber and ParseCount.
+//
+// What may change: units, formats, metrics and warnings are added; a type keeps its unit.
 package unit
 
 import (

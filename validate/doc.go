@@ -14,4 +14,6 @@
 //
 // Nothing here is fitted. Observations that a constant of the theory was fitted
 // on, before or elsewhere, are known by name (see provenance.go) and scored separately.
+//
+// What may change: columns, sources and readers are added; Observation, Scorer and Score stay.
 package validate
