@@ -93,11 +93,11 @@ func TestInteropFilesHaveTheirToolsMedians(t *testing.T) {
 // TestReportsSayWhatTheyAreOf reads the model, the GPU, the engine and the format that files name, and what a user says before them.
 func TestReportsSayWhatTheyAreOf(t *testing.T) {
 	for file, want := range map[string]validate.Config{
-		"vllm.json":        {Model: "meta-llama/Llama-3.1-8B", Engine: "vllm", GPU: "mine", TP: 1, Weights: "bf16"},
-		"sglang.jsonl":     {Model: "Qwen/Qwen3-8B", Engine: "sglang", GPU: "mine", TP: 2, Weights: "bf16"},
-		"llm-d.yaml":       {Model: "Qwen/Qwen3-8B", Engine: "vllm", GPU: "mine", TP: 2, Weights: "bf16"},
+		"vllm.json":         {Model: "meta-llama/Llama-3.1-8B", Engine: "vllm", GPU: "mine", TP: 1, Weights: "bf16"},
+		"sglang.jsonl":      {Model: "Qwen/Qwen3-8B", Engine: "sglang", GPU: "mine", TP: 2, Weights: "bf16"},
+		"llm-d.yaml":        {Model: "Qwen/Qwen3-8B", Engine: "vllm", GPU: "mine", TP: 2, Weights: "bf16"},
 		"trtllm-bench.json": {Model: "meta-llama/Llama-3.1-8B", Engine: "tensorrt-llm", GPU: "mine", TP: 1, Weights: "fp8"},
-		"llama-bench.json": {Model: "llama3.1-8b", Engine: "llama.cpp", GPU: "mine", TP: 1, Weights: "q4_k_m"},
+		"llama-bench.json":  {Model: "llama3.1-8b", Engine: "llama.cpp", GPU: "mine", TP: 1, Weights: "q4_k_m"},
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", file))
 		testkit.Must(t, err)
