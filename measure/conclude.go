@@ -3,8 +3,8 @@ package measure
 import (
 	"fmt"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/measure/worker"
 )
 

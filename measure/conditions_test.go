@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // A sentry is a sensor that tells clocks and no energy.

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/internal/child"
 	"llmprof/measure/experiment"
 	"llmprof/measure/native/process"
 	"llmprof/measure/result"
 	"llmprof/measure/transformers"
 	"llmprof/measure/worker"
-	"llmprof/measure/worker/child"
 	"llmprof/models"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/internal/procfs"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
-	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 	"llmprof/measure/worker"
 	"llmprof/unit"

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/measure/procfs"
+	"llmprof/internal/procfs"
 )
 
 // machine has the files of this machine, whose processes are told from those of other hosts.

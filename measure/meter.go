@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
+	"llmprof/internal/concurrent"
+	"llmprof/internal/stats"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
-	"llmprof/measure/wait"
 	"llmprof/measure/worker"
 )
 
@@ -29,14 +29,14 @@ const settle = 2 * time.Second
 
 // idling measures the power of what does nothing for so long.
 func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window, error) {
-	if err := wait.For(ctx, settle); err != nil {
+	if err := concurrent.Wait(ctx, settle); err != nil {
 		return nil, err
 	}
 	mark, err := meter.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := wait.For(ctx, how); err != nil {
+	if err := concurrent.Wait(ctx, how); err != nil {
 		return nil, err
 	}
 	w, err := meter.End(ctx, mark)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/measure/worker"
 )
 

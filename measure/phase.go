@@ -7,8 +7,8 @@ import (
 	"math"
 	"time"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/power"
-	"llmprof/measure/stats"
 	"llmprof/measure/worker"
 	"llmprof/unit"
 )

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"llmprof/internal/concurrent"
 	"llmprof/measure/openai"
 	"llmprof/measure/result"
-	"llmprof/measure/wait"
 )
 
 // Defaults of asking a server: enough requests for a 99th percentile to be more than the greatest of a few, and
@@ -287,7 +287,7 @@ func (b *benchmark) report(ctx context.Context) (stop func()) {
 	if b.Progress == nil {
 		return func() {}
 	}
-	end := wait.Every(ctx, time.Second, func(context.Context) {
+	end := concurrent.Every(ctx, time.Second, func(context.Context) {
 		if line := b.asked.line(b.asks.Requests, b.asks.Timeout); line != "" {
 			b.Progress(line)
 		}

@@ -3,7 +3,7 @@ package measure
 import (
 	"math"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // Warm-up rules. ELANA's five fixed passes left its first eager TPOT on an H200

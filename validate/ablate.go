@@ -10,7 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/internal/concurrent"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/roofline"
 )
 

@@ -11,8 +11,8 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/operator"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

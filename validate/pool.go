@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // A point is what observations of one configuration have in common, whoever measured it.

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"llmprof/analytic/engine"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // Reduce makes observations of a result: the median of each time with its 95 %

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // served is a result as a vLLM server's on an H200 would be.

@@ -9,7 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // A Dimension is something that groups of rows have in common.

@@ -16,10 +16,10 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/hardware"
+	"llmprof/internal/stats"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/experiment"
 	"llmprof/measure/openai"
-	"llmprof/measure/stats"
 )
 
 // A serverFit is the calibration of a server that is asked over HTTP.

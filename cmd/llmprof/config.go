@@ -12,8 +12,8 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/tree"
 	"llmprof/measure/experiment"
-	"llmprof/measure/experiment/tree"
 	"llmprof/unit"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // writeSynthetic fills a folder with one result of operators that nobody

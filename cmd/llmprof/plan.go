@@ -14,7 +14,7 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/printable"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/plan"
 	"llmprof/serving"
 	"llmprof/unit"

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // writeFixtures fills a folder with results that were made up for tests: one of

@@ -12,7 +12,6 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/measure/tracefile"
 	"llmprof/models"
 	"llmprof/unit"
 	"llmprof/validate"
@@ -70,7 +69,7 @@ func (v *comparison) checkTrace() error {
 
 // traced reads a trace and sets its operators beside those of an estimate.
 func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
-	l, err := tracefile.ScanFile(v.trace.file)
+	l, err := traced.ScanFile(v.trace.file)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +91,7 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 }
 
 // traceQuestion is what the trace is of: by the flags, else by the trace.
-func (a *app) traceQuestion(v *comparison, l *tracefile.Timeline) (*traced.Question, error) {
+func (a *app) traceQuestion(v *comparison, l *traced.Timeline) (*traced.Question, error) {
 	t, note := &v.trace, traced.NoteOf(l)
 	if v.given("batch") {
 		note.Batch = v.live.batches[0]
@@ -135,7 +134,7 @@ func attentions(m *models.Model) (n int) {
 }
 
 // tracedGPU is the key of the GPU that was given, or that the trace names.
-func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
+func (a *app) tracedGPU(v *comparison, l *traced.Timeline) (string, error) {
 	table, err := a.library().GPUs(v.live.hardware)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-// Package concurrent runs loops on all processors.
+// Package concurrent runs loops on all processors, and waits for times unless a context ends.
 package concurrent
 
 import (

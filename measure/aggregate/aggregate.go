@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // Schema names the form of a report.

@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof"
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/schematest"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/models"
 )
 

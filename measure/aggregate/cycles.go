@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // Cycles are the repeats of one configuration.

@@ -3,7 +3,7 @@ package aggregate
 import (
 	"math"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // The figures of a result may be missing, and what is computed of a missing

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // A Process is the result of one, in the words of LLM Energy Measure's

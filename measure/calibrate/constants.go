@@ -9,7 +9,7 @@ import (
 
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

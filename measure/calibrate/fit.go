@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/roofline"
 )
 

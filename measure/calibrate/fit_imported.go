@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"llmprof/hardware"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

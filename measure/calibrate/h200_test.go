@@ -14,8 +14,8 @@ import (
 	"llmprof"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
-	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -11,7 +11,7 @@ import (
 
 	"llmprof/hardware"
 	"llmprof/internal/input"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/internal/concurrent"
+	"llmprof/internal/procfs"
+	"llmprof/internal/stats"
 	"llmprof/measure/native/process"
 	"llmprof/measure/power"
-	"llmprof/measure/procfs"
-	"llmprof/measure/stats"
 	"llmprof/measure/transformers"
-	"llmprof/measure/wait"
 	"llmprof/measure/worker"
 	"llmprof/unit"
 )
@@ -446,7 +446,7 @@ func (r *run) idle(ctx context.Context) (*worker.Timed, error) {
 		seconds = 0.5
 	}
 	begin := time.Now()
-	err := wait.For(ctx, time.Duration(seconds*float64(time.Second)))
+	err := concurrent.Wait(ctx, time.Duration(seconds*float64(time.Second)))
 	return &worker.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
 }
 

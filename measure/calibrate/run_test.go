@@ -13,9 +13,9 @@ import (
 	"testing/fstest"
 	"time"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/measure/worker"
 	"llmprof/unit"
 )

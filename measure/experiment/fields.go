@@ -9,7 +9,7 @@ import (
 
 	"llmprof/internal/fileerror"
 	"llmprof/internal/spelling"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 )
 
 // settingFields are the fields of a Point in order, and settingKeys their keys in

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"llmprof/internal/fileerror"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )

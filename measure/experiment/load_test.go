@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"

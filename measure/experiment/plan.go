@@ -8,7 +8,7 @@ import (
 
 	"llmprof/internal/fileerror"
 	"llmprof/internal/spelling"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 )
 
 // A plan is the tables of an experiment that its points come from.

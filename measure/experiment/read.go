@@ -11,8 +11,8 @@ import (
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 	"llmprof/internal/spelling"
+	"llmprof/internal/tree"
 	"llmprof/measure/experiment/compat"
-	"llmprof/measure/experiment/tree"
 )
 
 // A reader reads the files of one experiment.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"llmprof/internal/concurrent"
 	"llmprof/measure/result"
-	"llmprof/measure/wait"
 	"llmprof/unit"
 )
 
@@ -217,5 +217,5 @@ func (r *runner) rest(ctx context.Context) error {
 	if !r.ran || r.Gap <= 0 {
 		return nil
 	}
-	return wait.For(ctx, r.Gap.Duration())
+	return concurrent.Wait(ctx, r.Gap.Duration())
 }

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // One event, from bytes that lie ready to a look at what it holds. The rest of

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/serving"
 	"llmprof/unit"
 )

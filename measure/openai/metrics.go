@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/internal/concurrent"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
-	"llmprof/measure/wait"
 )
 
 // kinds are the prefixes of metrics and the servers that they are of.
@@ -225,7 +225,7 @@ func (s *sampler) begin(ctx context.Context, start time.Time) {
 		return
 	}
 	s.start = start
-	s.stop = wait.Every(ctx, s.period, func(ctx context.Context) {
+	s.stop = concurrent.Every(ctx, s.period, func(ctx context.Context) {
 		if at := time.Since(s.start); s.read(ctx) {
 			s.samples = append(s.samples, result.ServerSample{
 				AtS: at.Seconds(), Running: s.gauge("running"), Waiting: s.gauge("waiting"), KVUse: s.gauge("kv_use"),

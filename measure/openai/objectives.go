@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"llmprof/internal/spelling"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // An SLO is the limits of a request's times that goodput counts within; nil for no

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/shlex"
 
-	"llmprof/measure/worker/child"
+	"llmprof/internal/child"
 )
 
 // A ServerSpec says how a server is started, and how it is known to be ready.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"llmprof/internal/concurrent"
 	"llmprof/measure/result"
-	"llmprof/measure/wait"
 )
 
 // A board is a GPU, through NVML or nvidia-smi. Its methods may be called from
@@ -103,7 +103,7 @@ func (w *gpuWatch) edge(ctx context.Context, least float64) (at time.Time, joule
 		return before, 0, w.wentBack(least, joules)
 	}
 	for limit := before.Add(edgeLimit); before.Before(limit); {
-		if err := wait.For(ctx, edgePause); err != nil {
+		if err := concurrent.Wait(ctx, edgePause); err != nil {
 			return before, 0, err
 		}
 		now, got, err := w.timed(w.board.joules)

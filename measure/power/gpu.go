@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/measure/procfs"
+	"llmprof/internal/procfs"
 	"llmprof/measure/result"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/measure/procfs"
+	"llmprof/internal/procfs"
 	"llmprof/measure/result"
 )
 

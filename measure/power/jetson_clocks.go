@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/measure/procfs"
+	"llmprof/internal/procfs"
 )
 
 // A jetsonGPU is the GPU of a module as sysfs has it. NVIDIA's Jetson Linux developer guide

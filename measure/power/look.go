@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/measure/wait"
+	"llmprof/internal/concurrent"
 )
 
 // mostInARow is how many reads in a row may fail. A sensor that stops goes on to fail; one that once says what is no
@@ -34,7 +34,7 @@ func (l *loop) run(ctx context.Context, period func(i int) time.Duration, read f
 	l.done = make(chan struct{})
 	go func() {
 		defer close(l.done)
-		for i := 0; l.err == nil && (period(i) == 0 || wait.For(ctx, period(i)) == nil); i++ {
+		for i := 0; l.err == nil && (period(i) == 0 || concurrent.Wait(ctx, period(i)) == nil); i++ {
 			l.heed(read())
 		}
 	}()

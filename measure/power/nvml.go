@@ -13,7 +13,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"llmprof/measure/procfs"
+	"llmprof/internal/procfs"
 	"llmprof/measure/result"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/measure/procfs"
-	"llmprof/measure/program"
+	"llmprof/internal/child"
+	"llmprof/internal/procfs"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
@@ -107,7 +107,7 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Run == nil {
 		o.Run = func(ctx context.Context, name string, args ...string) ([]byte, error) {
-			out, _, err := program.Output(ctx, programLimit, name, args...)
+			out, _, err := child.Output(ctx, programLimit, name, args...)
 			return out, err
 		}
 	}

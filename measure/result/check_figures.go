@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // signed lists the keys whose values may be below zero: differences, the lower

@@ -3,7 +3,7 @@ package result
 import (
 	"encoding/json"
 
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // Model is what was run.

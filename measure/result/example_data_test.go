@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"llmprof/analytic/operator"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // fixture is a result made up by hand for tests, with figures of the size that

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
-	"llmprof/measure/stats"
 )
 
 // load is the result of n requests to a server, each with what a record can have.

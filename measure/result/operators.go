@@ -1,6 +1,6 @@
 package result
 
-import "llmprof/measure/stats"
+import "llmprof/internal/stats"
 
 // Operators are the times of a step's operators, each timed by itself, by the
 // device's events.

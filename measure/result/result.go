@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"llmprof/analytic/operator"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 )
 
 // Schema names the form of a result.

@@ -1,6 +1,6 @@
 package result
 
-import "llmprof/measure/stats"
+import "llmprof/internal/stats"
 
 // Serving is what a server's clients saw.
 type Serving struct {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
-	"llmprof/measure/stats"
 )
 
 // What was read beside the times and cannot be leaves the result, with a reason, and the times stay.

@@ -20,9 +20,9 @@ const (
 	Communication Type = "communication"
 )
 
-// onDevice says whether events of a category ran on a device. The names are
+// OnDevice says whether events of a category ran on a device. The names are
 // those of PyTorch's Kineto, libkineto/src/output_json.cpp.
-func onDevice(category string) bool {
+func OnDevice(category string) bool {
 	return category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset"
 }
 

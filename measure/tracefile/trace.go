@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"llmprof/internal/atomicfile"
+	"llmprof/internal/input"
 )
 
 // A Trace is a file's events, each as it was, and what else the file says.
@@ -48,7 +49,15 @@ func ReadFile(path string) (*Trace, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readFile(path, file, Read)
+	from, err := input.Unpack(file)
+	var t *Trace
+	if err == nil {
+		t, err = Read(from)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
 }
 
 // Read reads a trace: an object with traceEvents, or the list of events alone.
@@ -93,7 +102,7 @@ func (t *Trace) note(raw json.RawMessage) error {
 		if _, seen := t.marks[e.Name]; !seen {
 			t.marks[e.Name] = e.TS
 		}
-	case onDevice(e.Category):
+	case OnDevice(e.Category):
 		t.kernel = append(t.kernel, e)
 	}
 	return nil

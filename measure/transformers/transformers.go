@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/internal/child"
 	"llmprof/measure/worker"
-	"llmprof/measure/worker/child"
 )
 
 //go:embed launch.py llmprof_worker/*.py

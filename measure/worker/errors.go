@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"llmprof/measure/worker/child"
+	"llmprof/internal/child"
 )
 
 // Error says what kind of failure it was, and its message.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"llmprof/internal/child"
 	"llmprof/internal/input"
-	"llmprof/measure/worker/child"
 )
 
 // A Spec says how a worker is started.

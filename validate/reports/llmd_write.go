@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 type (

@@ -13,7 +13,7 @@ import (
 
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 )
 
 // An object is a record of a file: JSON's or YAML's.

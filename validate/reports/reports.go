@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"llmprof/internal/input"
-	"llmprof/measure/stats"
+	"llmprof/internal/stats"
 	"llmprof/unit"
 	"llmprof/validate"
 )

@@ -15,8 +15,8 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/serving"
 	"llmprof/unit"
 )

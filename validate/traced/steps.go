@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
-
-	"llmprof/measure/tracefile"
 )
 
 // A step is the kernels of one forward pass, from the embedding to what comes ahead of the next.
@@ -19,7 +17,7 @@ type step struct {
 
 // A kernel is a launch with what it does.
 type kernel struct {
-	*tracefile.Launch
+	*Launch
 	class class
 	role  string // the operator that it is of; "" for none
 }
@@ -37,7 +35,7 @@ var forward = sync.OnceValue(func() *regexp.Regexp {
 
 // split cuts a time line into steps. A step begins with the gather of the embedding; where no
 // name tells of one, after the inputs were prepared ahead of each whole number of layers.
-func split(l *tracefile.Timeline, layers int) (steps []step) {
+func split(l *Timeline, layers int) (steps []step) {
 	kernels := make([]kernel, len(l.Kernels))
 	var starts []int
 	for i := range l.Kernels {
@@ -91,7 +89,7 @@ func byLayers(kernels []kernel, layers int) (starts []int) {
 }
 
 // marked is what vLLM's own mark of the pass says, by whichever begins in the step or around it.
-func marked(l *tracefile.Timeline, s *step) (of load, decode bool) {
+func marked(l *Timeline, s *step) (of load, decode bool) {
 	begin := s.kernels[0].TS
 	for _, m := range l.Marks {
 		if !m.Device || m.TS > begin || m.TS+m.Dur < begin {

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"llmprof/analytic/breakdown"
-	"llmprof/measure/tracefile"
 	"llmprof/validate"
 )
 
@@ -80,7 +79,7 @@ type Question struct {
 }
 
 // Explain sets the steps of a trace beside the estimates of a scorer.
-func Explain(l *tracefile.Timeline, q *Question, s *validate.Scorer) ([]Phase, error) {
+func Explain(l *Timeline, q *Question, s *validate.Scorer) ([]Phase, error) {
 	if len(l.Kernels) == 0 {
 		return nil, errors.New("the trace has no kernel of a GPU: was the profiler told of CUDA activities?")
 	}
@@ -118,12 +117,12 @@ func Explain(l *tracefile.Timeline, q *Question, s *validate.Scorer) ([]Phase, e
 }
 
 // oneDevice keeps the kernels of the first device: the ranks of a group do the same.
-func oneDevice(l *tracefile.Timeline) {
+func oneDevice(l *Timeline) {
 	least := l.Kernels[0].Device
 	for i := range l.Kernels {
 		least = min(least, l.Kernels[i].Device)
 	}
-	l.Kernels = slices.DeleteFunc(l.Kernels, func(k tracefile.Launch) bool { return k.Device != least })
+	l.Kernels = slices.DeleteFunc(l.Kernels, func(k Launch) bool { return k.Device != least })
 }
 
 // alike are the steps of the load that most of them had.
@@ -269,7 +268,7 @@ type Note struct {
 }
 
 // NoteOf reads the note of a trace; what it lacks is empty.
-func NoteOf(l *tracefile.Timeline) (n Note) {
+func NoteOf(l *Timeline) (n Note) {
 	if json.Unmarshal(l.Note, &n) != nil {
 		return Note{}
 	}

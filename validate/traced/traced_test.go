@@ -9,7 +9,6 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
-	"llmprof/measure/tracefile"
 	"llmprof/models"
 	"llmprof/validate"
 )
@@ -34,9 +33,9 @@ func scorer(t testing.TB) *validate.Scorer {
 }
 
 // trace reads a trace of the experiments, with what its note says was run.
-func trace(t testing.TB, folder, name string) (*tracefile.Timeline, *Question) {
+func trace(t testing.TB, folder, name string) (*Timeline, *Question) {
 	t.Helper()
-	l, err := tracefile.ScanFile(filepath.Join("..", "..", "experiments", folder, "traces", name+".json.gz"))
+	l, err := ScanFile(filepath.Join("..", "..", "experiments", folder, "traces", name+".json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,11 +155,11 @@ func TestTracedBurst(t *testing.T) {
 
 // made is a time line of steps of a model of two layers by names of SGLang's and FlashInfer's kernels, of
 // which none tells where a step begins.
-func made(steps, layers int, graph bool) *tracefile.Timeline {
-	l := &tracefile.Timeline{Graphs: map[int64]bool{7: graph}}
+func made(steps, layers int, graph bool) *Timeline {
+	l := &Timeline{Graphs: map[int64]bool{7: graph}}
 	at := 100.0
 	launch := func(name string, dur float64) {
-		l.Kernels = append(l.Kernels, tracefile.Launch{Name: name, TS: at, Dur: dur, Correlation: 7})
+		l.Kernels = append(l.Kernels, Launch{Name: name, TS: at, Dur: dur, Correlation: 7})
 		at += dur + 1
 	}
 	for range steps {
@@ -227,12 +226,12 @@ func TestRefusals(t *testing.T) {
 		return &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512,
 			Weights: "bf16"}, Layers: 16}
 	}
-	for want, change := range map[string]func(*tracefile.Timeline, *Question){
-		"no kernel of a GPU":        func(l *tracefile.Timeline, _ *Question) { l.Kernels = nil },
-		"no step of 100 attentions": func(_ *tracefile.Timeline, q *Question) { q.Layers = 100 },
-		"give --batch":              func(_ *tracefile.Timeline, q *Question) { q.Config.Batch = 0 },
-		"give --prompt-len, or":     func(_ *tracefile.Timeline, q *Question) { q.Config.Prompt = 0 },
-		"unheard-of":                func(_ *tracefile.Timeline, q *Question) { q.Config.Model = "unheard-of" },
+	for want, change := range map[string]func(*Timeline, *Question){
+		"no kernel of a GPU":        func(l *Timeline, _ *Question) { l.Kernels = nil },
+		"no step of 100 attentions": func(_ *Timeline, q *Question) { q.Layers = 100 },
+		"give --batch":              func(_ *Timeline, q *Question) { q.Config.Batch = 0 },
+		"give --prompt-len, or":     func(_ *Timeline, q *Question) { q.Config.Prompt = 0 },
+		"unheard-of":                func(_ *Timeline, q *Question) { q.Config.Model = "unheard-of" },
 	} {
 		l, q := made(4, 16, true), whole()
 		change(l, q)
@@ -251,12 +250,12 @@ func FuzzExplain(f *testing.F) {
 		if !(x >= 0 && y >= 0 && x < 1e12 && y < 1e12) {
 			return
 		}
-		l := &tracefile.Timeline{Graphs: map[int64]bool{}}
+		l := &Timeline{Graphs: map[int64]bool{}}
 		at := 0.0
 		for i := range int(n) {
 			name := []string{a, b, c, d, "flash_attn", "embedding"}[i%6]
 			dur := []float64{x, y}[i%2]
-			l.Kernels = append(l.Kernels, tracefile.Launch{Name: name, TS: at, Dur: dur, Correlation: int64(i)})
+			l.Kernels = append(l.Kernels, Launch{Name: name, TS: at, Dur: dur, Correlation: int64(i)})
 			at += dur / 2
 		}
 		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"},

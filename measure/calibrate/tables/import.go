@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"llmprof/hardware"
+	"llmprof/internal/stats"
 	"llmprof/measure/calibrate"
-	"llmprof/measure/stats"
 	"llmprof/roofline"
 )
 

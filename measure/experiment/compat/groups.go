@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"llmprof/internal/spelling"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 )
 
 // Joined reads LLM Energy Measure's tables whose members have a meaning only

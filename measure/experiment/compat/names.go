@@ -12,7 +12,7 @@ import (
 
 	"llmprof/internal/fileerror"
 	"llmprof/internal/spelling"
-	"llmprof/measure/experiment/tree"
+	"llmprof/internal/tree"
 )
 
 // The engines of a point that their files can mean.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"llmprof/internal/atomicfile"
+	"llmprof/internal/child"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
-	"llmprof/measure/program"
 )
 
 // A Slurm is a cluster that sbatch submits to.
@@ -39,7 +39,7 @@ type Queue struct{ Running, Waiting int }
 const callLimit = 5 * time.Minute
 
 func call(ctx context.Context, name string, args ...string) (string, error) {
-	out, failed, err := program.Output(ctx, callLimit, name, args...)
+	out, failed, err := child.Output(ctx, callLimit, name, args...)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf("%s is not here: submit from a machine that has Slurm's commands", name)
 	}

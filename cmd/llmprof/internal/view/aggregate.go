@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/internal/stats"
 	"llmprof/measure/aggregate"
-	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 

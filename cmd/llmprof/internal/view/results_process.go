@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 

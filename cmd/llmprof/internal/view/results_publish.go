@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"llmprof/analytic/operator"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // A Publication is stored results in the shape of a paper's tables: a row for each

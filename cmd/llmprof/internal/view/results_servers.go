@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 

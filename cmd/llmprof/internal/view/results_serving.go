@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/internal/stats"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/internal/stats"
 	"llmprof/measure/aggregate"
-	"llmprof/measure/stats"
 )
 
 // Page is the sizes of ELANA's table 2, or times and energies by device and setting as in its tables 3 and 4, or both.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"llmprof/measure/procfs"
+	"llmprof/internal/procfs"
 )
 
 // dieWithUs has the system signal the process when the thread that started it has

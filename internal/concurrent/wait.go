@@ -1,13 +1,12 @@
-// Package wait waits until a time has passed or a context has ended.
-package wait
+package concurrent
 
 import (
 	"context"
 	"time"
 )
 
-// For waits, or until ctx is done, whose cause is then the error.
-func For(ctx context.Context, d time.Duration) error {
+// Wait waits for a time, or until ctx is done, whose cause is then the error.
+func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package tracefile
+package traced
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
+	"llmprof/measure/tracefile"
 )
 
 // Limits of a trace that others wrote. One of a minute of vLLM has some hundreds of
@@ -56,19 +57,15 @@ func ScanFile(path string) (*Timeline, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readFile(path, file, Scan)
-}
-
-func readFile[T any](path string, file io.Reader, read func(io.Reader) (*T, error)) (*T, error) {
 	from, err := input.Unpack(file)
-	var t *T
+	var l *Timeline
 	if err == nil {
-		t, err = read(from)
+		l, err = Scan(from)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return t, nil
+	return l, nil
 }
 
 // A meter lets so many bytes through until it is set anew, and so many in all.
@@ -217,7 +214,7 @@ func (s *scanner) event(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return err
 	}
-	device, called := onDevice(head.Category), head.Category == "cuda_runtime" || head.Category == "cuda_driver"
+	device, called := tracefile.OnDevice(head.Category), head.Category == "cuda_runtime" || head.Category == "cuda_driver"
 	marked := head.Category == "user_annotation" || head.Category == "gpu_user_annotation"
 	if head.Phase != "X" || !device && !called && !marked {
 		return nil

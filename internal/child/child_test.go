@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"llmprof/measure/worker/child"
+	"llmprof/internal/child"
 )
 
 // sh starts a shell with a script.

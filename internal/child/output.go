@@ -1,6 +1,4 @@
-// Package program runs other programs for what they print. None is waited for longer than its time, nor is more read of
-// one than it can have to say, whatever it or its children do.
-package program
+package child
 
 import (
 	"bytes"
@@ -19,8 +17,8 @@ const mostOutput = 16 << 20
 // heldOpen is how long a pipe is waited for that a child of an ended program holds open.
 const heldOpen = time.Second
 
-// Output runs a program for so long at most, and returns what it prints. Where it fails, what it wrote to its standard
-// error is there too.
+// Output runs a program for so long at most, and returns what it prints, of bounded length, whatever the program or its
+// children do. Where it fails, what it wrote to its standard error is there too.
 func Output(ctx context.Context, limit time.Duration, name string, args ...string) (stdout, stderr []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

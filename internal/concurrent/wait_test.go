@@ -1,4 +1,4 @@
-package wait
+package concurrent
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-func TestFor(t *testing.T) {
-	if err := For(t.Context(), time.Millisecond); err != nil {
+func TestWait(t *testing.T) {
+	if err := Wait(t.Context(), time.Millisecond); err != nil {
 		t.Error(err)
 	}
 	why := errors.New("stopped")
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(why)
-	if err := For(ctx, time.Hour); !errors.Is(err, why) {
+	if err := Wait(ctx, time.Hour); !errors.Is(err, why) {
 		t.Errorf("got %v, want %v", err, why)
 	}
 }
