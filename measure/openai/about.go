@@ -1,11 +1,13 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -26,20 +28,47 @@ type About struct {
 	Away       []string          // other hosts that the server redirected these questions to
 }
 
-// pages are asked for in turn, each with what reads it. A server has some of them; what the first that knows
-// says is not overwritten.
-var pages = []struct {
-	path string
-	read func(*About, []byte)
-}{
-	{"v1/models", (*About).models},
-	{"version", (*About).vllmVersion},
-	{"server_info", (*About).serverInfo},     // SGLang; vLLM in its development mode
-	{"get_server_info", (*About).serverInfo}, // older SGLang
-	{"props", (*About).props},                // llama.cpp
-	{"info", (*About).info},                  // TGI
-	{"api/version", (*About).ollama},
-	{"metrics", (*About).metrics},
+// pages are asked for in turn. A server has some of them; what the first that knows says is not overwritten. Those of which other servers
+// have none name the kind of the server, which a page shows by what it has.
+var pages = []page{
+	{path: "v1/models"},
+	{path: "version"},         // vLLM
+	{path: "server_info"},     // SGLang; vLLM in its development mode
+	{path: "get_server_info"}, // older SGLang
+	{"props", "llama.cpp", func(s *said) bool { return s.Slots > 0 }},
+	{"info", "tgi", func(s *said) bool { return s.TotalTokens > 0 }},
+	{"api/version", "ollama", func(s *said) bool { return s.Version != "" }},
+}
+
+// A page is one that a server may have.
+type page struct {
+	path, kind string
+	shown      func(*said) bool
+}
+
+// said is what is read of all pages, whose names do not collide.
+type said struct {
+	Models []struct {
+		ID     string `json:"id"`
+		Owner  string `json:"owned_by"`
+		MaxLen int    `json:"max_model_len"`
+		Meta   struct {
+			Vocab  int    `json:"n_vocab"`
+			Len    int    `json:"n_ctx"`
+			Format string `json:"ftype"`
+		} `json:"meta"`
+	} `json:"data"`
+	Version      string `json:"version"`
+	Build        string `json:"build_info"` // llama.cpp's version
+	DType        string `json:"dtype"`
+	ModelDType   string `json:"model_dtype"` // TGI
+	Format       string `json:"model_ftype"` // llama.cpp
+	Quantization string `json:"quantization"`
+	KV           string `json:"kv_cache_dtype"`
+	TP           int    `json:"tp_size"`
+	DP           int    `json:"dp_size"`
+	Slots        int    `json:"total_slots"`
+	TotalTokens  int    `json:"max_total_tokens"`
 }
 
 // Inquire asks a server what it is. A page that it has not is none of its failures;
@@ -58,10 +87,13 @@ func Inquire(ctx context.Context, o Options) (*About, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err == nil:
-			p.read(a, body)
+			a.read(&p, body)
 		case errors.As(err, &refused) && refused.Kind == Refused:
 			return nil, fmt.Errorf("%s: %w", r.endpoint.public, refused)
 		}
+	}
+	if body, err := r.page(ctx, "metrics"); err == nil {
+		a.metrics(body)
 	}
 	r.away.Range(func(host, _ any) bool {
 		a.Away = append(a.Away, host.(string))
@@ -78,109 +110,38 @@ func first(to *string, value string) {
 	}
 }
 
-func (a *About) models(body []byte) {
-	var list struct {
-		Data []struct {
-			ID     string `json:"id"`
-			Owner  string `json:"owned_by"`
-			MaxLen int    `json:"max_model_len"`
-			Meta   struct {
-				Vocab  int    `json:"n_vocab"`
-				Len    int    `json:"n_ctx"`
-				Format string `json:"ftype"`
-			} `json:"meta"`
-		} `json:"data"`
-	}
-	if json.Unmarshal(body, &list) != nil {
+// read takes in what a page says. What has another type than is known is passed over.
+func (a *About) read(p *page, body []byte) {
+	var s said
+	_ = json.Unmarshal(body, &s)
+	if p.kind != "" && (!p.shown(&s) || a.Kind != "" && a.Kind != p.kind) {
 		return
 	}
-	for _, m := range list.Data {
+	first(&a.Kind, p.kind)
+	for _, m := range s.Models {
 		a.Models = append(a.Models, m.ID)
 		a.Vocab = max(a.Vocab, m.Meta.Vocab)
 		a.MaxLen = max(a.MaxLen, m.MaxLen, m.Meta.Len)
 		first(&a.Weights, formatOf(m.Meta.Format))
-		switch m.Owner {
-		case "vllm", "sglang":
-			a.Kind = m.Owner
-		case "llamacpp":
-			a.Kind = "llama.cpp"
+		if owners[m.Owner] != "" {
+			a.Kind = owners[m.Owner]
 		}
 	}
-}
-
-func (a *About) vllmVersion(body []byte) {
-	var v struct {
-		Version string `json:"version"`
-	}
-	if json.Unmarshal(body, &v) == nil {
-		first(&a.Version, v.Version)
-	}
-}
-
-// serverInfo reads what SGLang was started with.
-func (a *About) serverInfo(body []byte) {
-	var v struct {
-		Version      string `json:"version"`
-		DType        string `json:"dtype"`
-		Quantization string `json:"quantization"`
-		KV           string `json:"kv_cache_dtype"`
-		TP           int    `json:"tp_size"`
-		DP           int    `json:"dp_size"`
-	}
-	if json.Unmarshal(body, &v) != nil || v.TP == 0 && v.DType == "" {
-		return
-	}
-	first(&a.Version, v.Version)
-	if v.Quantization == "" {
-		first(&a.Weights, formatOf(v.DType))
+	first(&a.Version, cmp.Or(s.Build, s.Version))
+	if s.Quantization != "" {
+		a.Options["quantization"] = s.Quantization
 	} else {
-		a.Options["quantization"] = v.Quantization
+		first(&a.Weights, formatOf(cmp.Or(s.DType, s.ModelDType, s.Format)))
 	}
-	first(&a.KV, formatOf(v.KV))
-	a.TP, a.DP = max(a.TP, v.TP), max(a.DP, v.DP)
+	first(&a.KV, formatOf(s.KV))
+	a.TP, a.DP, a.MaxLen = max(a.TP, s.TP), max(a.DP, s.DP), max(a.MaxLen, s.TotalTokens)
+	if s.Slots > 0 {
+		a.Options["slots"] = strconv.Itoa(s.Slots)
+	}
 }
 
-// props reads what llama.cpp says of its model.
-func (a *About) props(body []byte) {
-	var v struct {
-		Build  string `json:"build_info"`
-		Format string `json:"model_ftype"`
-		Slots  int    `json:"total_slots"`
-	}
-	if json.Unmarshal(body, &v) != nil || v.Slots == 0 {
-		return
-	}
-	first(&a.Kind, "llama.cpp")
-	first(&a.Version, v.Build)
-	first(&a.Weights, formatOf(v.Format))
-	a.Options["slots"] = fmt.Sprint(v.Slots)
-}
-
-// info reads what TGI says.
-func (a *About) info(body []byte) {
-	var v struct {
-		Version string `json:"version"`
-		DType   string `json:"model_dtype"`
-		MaxLen  int    `json:"max_total_tokens"`
-	}
-	if json.Unmarshal(body, &v) != nil || v.MaxLen == 0 {
-		return
-	}
-	first(&a.Kind, "tgi")
-	first(&a.Version, v.Version)
-	first(&a.Weights, formatOf(v.DType))
-	a.MaxLen = max(a.MaxLen, v.MaxLen)
-}
-
-func (a *About) ollama(body []byte) {
-	var v struct {
-		Version string `json:"version"`
-	}
-	if json.Unmarshal(body, &v) == nil && v.Version != "" && a.Version == "" {
-		first(&a.Kind, "ollama")
-		a.Version = v.Version
-	}
-}
+// owners are the kinds of servers by whom they say that their models belong to.
+var owners = map[string]string{"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
 
 // metrics reads the labels of vLLM's cache.
 func (a *About) metrics(body []byte) {

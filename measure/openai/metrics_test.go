@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,27 +117,27 @@ func FuzzMetrics(f *testing.F) {
 
 // What servers say of what they run is read in their own forms.
 func TestAbout(t *testing.T) {
-	for page, test := range map[string]struct {
-		read func(*About, []byte)
+	for text, test := range map[string]struct {
+		path string
 		want About
 	}{
 		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 4, "dp_size": 1, "kv_cache_dtype": "auto", "quantization": null}`: {
-			(*About).serverInfo, About{Version: "0.5.14", Weights: "bf16", TP: 4, DP: 1}},
-		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 2, "kv_cache_dtype": "fp8_e5m2", "quantization": "awq"}`: {(*About).serverInfo,
+			"server_info", About{Version: "0.5.14", Weights: "bf16", TP: 4, DP: 1}},
+		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 2, "kv_cache_dtype": "fp8_e5m2", "quantization": "awq"}`: {"server_info",
 			About{Version: "0.5.14", KV: "fp8", TP: 2}},
-		`{"version": "3.3.5", "model_dtype": "float16", "router": "x", "max_total_tokens": 4096}`: {(*About).info,
+		`{"version": "3.3.5", "model_dtype": "float16", "router": "x", "max_total_tokens": 4096}`: {"info",
 			About{Kind: "tgi", Version: "3.3.5", Weights: "fp16", MaxLen: 4096}},
-		`{"build_info": "b6000-abc", "model_ftype": "Q4_K - Medium", "total_slots": 2}`: {(*About).props,
+		`{"build_info": "b6000-abc", "model_ftype": "Q4_K - Medium", "total_slots": 2}`: {"props",
 			About{Kind: "llama.cpp", Version: "b6000-abc", Weights: "Q4_K - Medium"}},
-		`{"version": "0.9.0"}`: {(*About).ollama, About{Kind: "ollama", Version: "0.9.0"}},
-		`{"detail": "no"}`:     {(*About).serverInfo, About{}},
-		`<html>`:               {(*About).props, About{}},
+		`{"version": "0.9.0"}`: {"api/version", About{Kind: "ollama", Version: "0.9.0"}},
+		`{"detail": "no"}`:     {"server_info", About{}},
+		`<html>`:               {"props", About{}},
 	} {
 		a := About{Options: map[string]string{}}
-		test.read(&a, []byte(page))
+		a.read(&pages[slices.IndexFunc(pages, func(p page) bool { return p.path == test.path })], []byte(text))
 		if a.Kind != test.want.Kind || a.Version != test.want.Version || a.Weights != test.want.Weights || a.KV != test.want.KV ||
 			a.TP != test.want.TP || a.DP != test.want.DP || a.MaxLen != test.want.MaxLen {
-			t.Errorf("%s: %+v", page, a)
+			t.Errorf("%s: %+v", text, a)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -24,23 +25,41 @@ var errTooLarge = errors.New("too large")
 //
 // Only data is of use here; other fields are read over.
 type events struct {
-	from io.Reader
-	now  func() time.Duration
-
-	buf    []byte // read, not yet taken: buf[start:end]
-	start  int
-	end    int
-	total  int
-	at     time.Duration // when what was read last had come
-	begun  bool          // the byte order mark, if any, is past
-	skipLF bool          // the last line ended in CR, an LF now belongs to it
+	lines *bufio.Scanner
+	clocked
+	begun  bool // the byte order mark, if any, is past
+	skipLF bool // the last line ended in CR, an LF now belongs to it
 
 	data  []byte // data of the event being read
 	named bool   // The event has a data line, which may be empty.
 }
 
+// clocked looks at the clock as soon as a read has come.
+type clocked struct {
+	from  io.Reader
+	now   func() time.Duration
+	total int
+	at    time.Duration // when what was read last had come
+}
+
+// Read reads what has come, up to the most of an answer.
+func (c *clocked) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if n > 0 || err != nil {
+		c.at = c.now()
+	}
+	if c.total += n; c.total > maxStream {
+		return 0, fmt.Errorf("%w: an answer is longer than %s", errTooLarge, input.Size(maxStream))
+	}
+	return n, err
+}
+
 func newEvents(from io.Reader, now func() time.Duration) *events {
-	return &events{from: from, now: now, buf: make([]byte, 16<<10)}
+	e := &events{clocked: clocked{from: from, now: now}}
+	e.lines = bufio.NewScanner(&e.clocked)
+	e.lines.Buffer(make([]byte, 16<<10), maxEvent+64)
+	e.lines.Split(e.split)
+	return e
 }
 
 // next gives the data of an event, which is good until the call after, and when
@@ -48,119 +67,63 @@ func newEvents(from io.Reader, now func() time.Duration) *events {
 // by a blank line is dropped, as the standard has it.
 func (e *events) next() (data []byte, at time.Duration, err error) {
 	e.data, e.named = e.data[:0], false
-	for {
-		line, err := e.line()
-		if err != nil {
-			return nil, e.at, err
+	for e.lines.Scan() {
+		line := e.lines.Bytes()
+		if !e.begun {
+			e.begun, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
-		if len(line) == 0 {
-			if e.named {
-				return e.data, e.at, nil
-			}
-			continue
+		switch {
+		case len(line) > 0:
+			e.field(line)
+		case e.named:
+			return e.data, e.at, nil
 		}
-		if err := e.field(line); err != nil {
-			return nil, e.at, err
+		if len(e.data) > maxEvent {
+			return nil, e.at, fmt.Errorf("%w: an event is longer than %s", errTooLarge, input.Size(maxEvent))
 		}
+	}
+	switch err := e.lines.Err(); {
+	case err == nil:
+		return nil, e.at, io.EOF
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, e.at, fmt.Errorf("%w: a line is longer than %s", errTooLarge, input.Size(maxEvent))
+	default:
+		return nil, e.at, err
 	}
 }
 
-func (e *events) field(line []byte) error {
+func (e *events) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if string(name) != "data" { // a comment's name is empty
-		return nil
+		return
 	}
-	value = bytes.TrimPrefix(value, []byte(" "))
 	if e.named {
 		e.data = append(e.data, '\n')
 	}
 	e.named = true
-	e.data = append(e.data, value...)
-	if len(e.data) > maxEvent {
-		return fmt.Errorf("%w: an event is longer than %s", errTooLarge, input.Size(maxEvent))
-	}
-	return nil
+	e.data = append(e.data, bytes.TrimPrefix(value, []byte(" "))...)
 }
 
-// line gives the next line without its end. It is good until the next call.
-func (e *events) line() ([]byte, error) {
-	seen := 0 // bytes of the buffer without an end of line
-	for {
-		if e.skipLF && e.start < e.end {
-			e.skipLF = false
-			if e.buf[e.start] == '\n' {
-				e.start++
+// split finds a line for a bufio.Scanner. A line that ends in CR is there before it is known whether an LF follows. The last one, which
+// was not ended, is none.
+func (e *events) split(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if e.skipLF && len(data) > 0 {
+		e.skipLF = false
+		if data[0] == '\n' {
+			advance, data = 1, data[1:]
+		}
+	}
+	end := bytes.IndexByte(data, '\n')
+	if cr := bytes.IndexByte(data[:max(end, 0)], '\r'); cr >= 0 {
+		end, e.skipLF = cr, true
+	} else if end < 0 {
+		if end = bytes.IndexByte(data, '\r'); end < 0 {
+			if atEOF {
+				return advance + len(data), nil, nil
 			}
+			return advance, nil, nil
 		}
-		held := e.buf[e.start:e.end]
-		if i := lineEnd(held[seen:]); i >= 0 {
-			i += seen
-			e.skipLF = held[i] == '\r'
-			e.start += i + 1
-			return e.unmarked(held[:i]), nil
-		}
-		if seen = len(held); seen > maxEvent+len("data: ") {
-			return nil, fmt.Errorf("%w: a line is longer than %s", errTooLarge, input.Size(maxEvent))
-		}
-		if err := e.fill(); err != nil {
-			return nil, err
-		}
+		e.skipLF = true
 	}
-}
-
-// lineEnd is where the first CR or LF is, or -1. (Two searches for a byte are
-// some ten times as fast as bytes.IndexAny.)
-func lineEnd(b []byte) int {
-	lf := bytes.IndexByte(b, '\n')
-	if lf >= 0 {
-		b = b[:lf]
-	}
-	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
-		return cr
-	}
-	return lf
-}
-
-// unmarked takes the byte order mark off the first line.
-func (e *events) unmarked(line []byte) []byte {
-	if !e.begun {
-		e.begun = true
-		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-	}
-	return line
-}
-
-// fill reads more, and looks at the clock as soon as it has.
-func (e *events) fill() error {
-	if e.end == len(e.buf) {
-		e.room()
-	}
-	for range 100 {
-		n, err := e.from.Read(e.buf[e.end:])
-		if n > 0 {
-			e.at = e.now()
-			e.end += n
-			if e.total += n; e.total > maxStream {
-				return fmt.Errorf("%w: an answer is longer than %s", errTooLarge, input.Size(maxStream))
-			}
-			return nil // an error comes again with the next read
-		}
-		if err != nil {
-			e.at = e.now()
-			return err
-		}
-	}
-	return io.ErrNoProgress
-}
-
-// room moves what is left to the front, and doubles a buffer that is full of
-// one line.
-func (e *events) room() {
-	held := e.buf[e.start:e.end]
-	to := e.buf
-	if len(held) > len(e.buf)/2 {
-		to = make([]byte, 2*len(e.buf))
-	}
-	e.end = copy(to, held)
-	e.buf, e.start = to, 0
+	return advance + end + 1, data[:end], nil
 }
