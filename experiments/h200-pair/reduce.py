@@ -12,29 +12,34 @@ import sys
 
 RELEASES = {"vllm": ("h200-vllm-0.33", "0.33.0", "vLLM 0.33.0, Python API"), "sglang": ("h200-sglang-0.5.23", "0.5.23", "SGLang 0.5.23, Python API")}
 MODELS = {"v-9b": ("qwen3.5-9b", "bf16"), "v-35b": ("qwen3.6-35b-a3b", "bf16"), "v-nemotron": ("nemotron-3-nano-30b-a3b", "bf16"),
-          "v-gemma": ("gemma3-12b", "bf16"), "v-mla": ("deepseek-v2-lite", "bf16"), "s-gptoss": ("gpt-oss-20b", "mxfp4")}
+          "v-gemma": ("gemma3-12b", "bf16"), "v-mla": ("deepseek-v2-lite", "bf16"), "s-gptoss": ("gpt-oss-20b", "mxfp4"),
+          "v-70b": ("llama3.1-70b", "bf16"), "v-30b": ("qwen3-30b-a3b", "bf16"), "v-27b": ("qwen3.6-27b", "bf16"), "s-70b": ("llama3.1-70b", "bf16")}
 ENGINE = sys.argv[2].removeprefix("--")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models.json")
 PARAMS = {m["name"]: m["params"] for m in json.load(open(TABLE))}
-HEADER = "source,id,model,gpu,engine,mode,release,tp,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note"
+HEADER = "source,id,model,gpu,engine,mode,release,tp,ep,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note"
 
 
 def main():
     source, release, note = RELEASES[ENGINE]
     print(HEADER)
-    option = ""
+    option, tp, ep = "", 1, ""
     for line in gzip.open(os.path.join(sys.argv[1], "points.jsonl.gz"), "rt"):
         row = json.loads(line)
         if row["kind"] == "engine":
-            option = "eager" if row["args"].get("enforce_eager") else ""
+            args = row["args"]
+            option = "eager" if args.get("enforce_eager") else ""
+            tp = args.get("tensor_parallel_size", args.get("tp_size", 1))
+            ep = tp if args.get("enable_expert_parallel") else ""
         if row["kind"] != "point" or row["engine"] != ENGINE:
             continue
-        model, weights = MODELS[row["job"].removesuffix("-again").removesuffix("-prefix")]
+        model, weights = MODELS[row["job"].removesuffix("-again").removesuffix("-prefix").removesuffix("-tp2").removesuffix("-ep2")]
+        split = f"-tp{tp}" * (tp > 1) + f"-ep{ep}" * (ep != "")
         repeats = row["repeats"]
         ttft = [r["ttft_last"] for r in repeats]
         tpot = [r["tail"] if ENGINE == "vllm" else (r["wall"] - r["ttft_last"]) / (row["gen"] - 1) for r in repeats]
         for metric, xs in (("ttft_s", ttft), ("tpot_s", tpot)):
-            print(f"{source},{model}-b{row['batch']}-p{row['prompt']},{model},h200-sxm-141gb,{row['engine']},,{release},1,{option},{row['batch']},{row['prompt']},"
+            print(f"{source},{model}-b{row['batch']}-p{row['prompt']}{split},{model},h200-sxm-141gb,{row['engine']},,{release},{tp},{ep},{option},{row['batch']},{row['prompt']},"
                   f"{row['gen']},{weights},,static,,{PARAMS[model]},{metric},{statistics.median(xs):.7g},{min(xs):.7g},{max(xs):.7g},,{len(xs)},,\"{note}\"")
 
 
