@@ -8,8 +8,8 @@ import (
 	"math"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
+
+	"llmprof/internal/concurrent"
 )
 
 // A Counter counts the tokens of a text as the server sees it: with the template of
@@ -136,25 +136,13 @@ func Fit(ctx context.Context, c *Counter, texts []Prompt, tokens int) error {
 		}
 		return nil
 	}
-	fitted := func(i int) error {
+	return concurrent.Do(len(texts), countedAhead, func(i int) error {
 		text, err := c.fit(ctx, strings.Fields(texts[i].Text), r, tokens)
 		if err == nil {
 			texts[i].Text = text
 		}
 		return err
-	}
-	var next atomic.Int64
-	var all sync.WaitGroup
-	errs := make([]error, countedAhead)
-	for w := range errs {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(texts)) && errs[w] == nil; i = next.Add(1) - 1 {
-				errs[w] = fitted(int(i))
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	})
 }
 
 // resized is a text of so many words, its own over again where it has too few.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"llmprof/internal/concurrent"
 	"llmprof/measure/result"
 )
 
@@ -33,32 +34,20 @@ func (r *runner) countFirst(ctx context.Context, outcomes []*outcome) {
 		return
 	}
 	var known sync.Map // texts repeat where answers do
-	var all sync.WaitGroup
-	todo := make(chan *outcome)
-	for range countedAhead {
-		all.Go(func() {
-			for o := range todo {
-				n, there := known.Load(o.first)
-				if !there {
-					count, err := way(ctx, o.first)
-					if err != nil {
-						continue
-					}
-					known.Store(o.first, count)
-					n = count
-				}
-				o.record.FirstTokens = firstTokens(&o.record, new(n.(int)))
+	_ = concurrent.Do(len(asked), countedAhead, func(i int) error {
+		o := asked[i]
+		n, there := known.Load(o.first)
+		if !there {
+			count, err := way(ctx, o.first)
+			if err != nil {
+				return ctx.Err() // another text may be counted
 			}
-		})
-	}
-	for _, o := range asked {
-		if ctx.Err() != nil {
-			break
+			known.Store(o.first, count)
+			n = count
 		}
-		todo <- o
-	}
-	close(todo)
-	all.Wait()
+		o.record.FirstTokens = firstTokens(&o.record, new(n.(int)))
+		return nil
+	})
 }
 
 // firstTokens is a count of the first chunk's tokens as far as it can be: nil for one that is none of the answer's. A

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os/exec"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"llmprof/internal/child"
 )
 
 // tegraPeriod is how often tegrastats prints: its least is not documented, and
@@ -48,45 +49,42 @@ func openTegrastats(ctx context.Context) (*tegraSensor, error) {
 // A tegraWatch is the program while it runs.
 type tegraWatch struct {
 	*tegraSensor
+	*child.Child
 	names   []string // names of the rails in the first line
 	samples map[string][]Sample
-	loop                  // which the program's output drives
+	failed  error         // error of reading, valid after the program's end
 	any     chan struct{} // closed at the first line with rails
 }
 
-func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
-	ctx, stop := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, "tegrastats", "--interval", strconv.FormatInt(tegraPeriod.Milliseconds(), 10))
-	cmd.WaitDelay = time.Second
-	out, in := io.Pipe() // A pipe of the process would be waited for as long as a child of it has it.
-	cmd.Stdout = in
-	if err := cmd.Start(); err != nil {
-		stop()
-		return nil, fmt.Errorf("tegrastats: %w", err)
+// runTegrastats runs the program until it is ended or ctx is done.
+func runTegrastats(ctx context.Context, s *tegraSensor) (w *tegraWatch, err error) {
+	w = &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, any: make(chan struct{})}
+	w.Child, err = child.Start(child.Spec{
+		Command: []string{"tegrastats", "--interval", strconv.FormatInt(tegraPeriod.Milliseconds(), 10)},
+		Output:  w.read, Grace: time.Second,
+	})
+	if err == nil {
+		context.AfterFunc(ctx, func() { w.End(ctx) })
 	}
-	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, loop: loop{stop: stop, done: make(chan struct{})},
-		any: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		ended := make(chan error, 1)
-		go func() {
-			err := cmd.Wait()
-			_ = in.Close() // It never fails.
-			ended <- err
-		}()
-		if w.err = w.read(out); w.err != nil {
-			stop()
+	return w, err
+}
+
+// finish ends the program, and says what went wrong before.
+func (w *tegraWatch) finish() error {
+	var died error
+	select {
+	case <-w.Ended():
+		if how := w.How(); how != child.Well {
+			died = fmt.Errorf("tegrastats: %s", how)
 		}
-		_ = out.Close() // likewise
-		if err := <-ended; err != nil && ctx.Err() == nil {
-			w.err = errors.Join(w.err, fmt.Errorf("tegrastats: %w", err))
-		}
-	}()
-	return w, nil
+	default:
+		w.End(context.Background())
+	}
+	return errors.Join(w.failed, died)
 }
 
 // read takes lines as they come; a line's time is when it came.
-func (w *tegraWatch) read(out io.Reader) error {
+func (w *tegraWatch) read(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	var last time.Time
 	for lines.Scan() {
@@ -106,10 +104,10 @@ func (w *tegraWatch) read(out io.Reader) error {
 			close(w.any)
 		}
 	}
-	if err := lines.Err(); err != nil && !errors.Is(err, fs.ErrClosed) {
-		return fmt.Errorf("tegrastats: %w", err)
+	if err := lines.Err(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		w.failed = fmt.Errorf("tegrastats: %w", err)
+		_, _ = io.Copy(io.Discard, out) // until it is ended
 	}
-	return nil
 }
 
 // first waits for a line.
@@ -119,8 +117,8 @@ func (w *tegraWatch) first(ctx context.Context) error {
 	select {
 	case <-w.any:
 		return nil
-	case <-w.done:
-		return errors.Join(w.err, errors.New("tegrastats printed no power of any rail"))
+	case <-w.Ended():
+		return errors.Join(w.failed, errors.New("tegrastats printed no power of any rail"))
 	case <-limit.C:
 		return fmt.Errorf("tegrastats printed no power in %v", tegraLimit)
 	case <-ctx.Done():

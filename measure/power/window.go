@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"llmprof/internal/concurrent"
 	"llmprof/measure/result"
 )
 
@@ -60,7 +60,7 @@ type Window struct {
 func (m *Monitor) Begin(ctx context.Context) (Mark, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	mark := Mark{watches: make([]watch, len(m.sensors)), stop: cancel}
-	err := each(len(m.sensors), func(i int) (err error) {
+	err := concurrent.Do(len(m.sensors), len(m.sensors), func(i int) (err error) {
 		mark.watches[i], err = m.sensors[i].begin(ctx)
 		return err
 	})
@@ -78,7 +78,7 @@ func (m *Monitor) End(ctx context.Context, mark Mark) (*Window, error) {
 	}
 	defer mark.stop()
 	readings := make([]*reading, len(mark.watches))
-	err := each(len(mark.watches), func(i int) (err error) {
+	err := concurrent.Do(len(mark.watches), len(mark.watches), func(i int) (err error) {
 		readings[i], err = mark.watches[i].end(ctx)
 		return err
 	})
@@ -135,17 +135,6 @@ func Throttled(conditions []result.Condition, share float64) []string {
 	}
 	slices.Sort(why)
 	return why
-}
-
-// each calls do for 0 to n-1 at once and joins the errors.
-func each(n int, do func(i int) error) error {
-	errs := make([]error, n)
-	var calls sync.WaitGroup
-	for i := range n {
-		calls.Go(func() { errs[i] = do(i) })
-	}
-	calls.Wait()
-	return errors.Join(errs...)
 }
 
 // integral is the energy under samples of power from one time to another, by the

@@ -30,7 +30,6 @@ type Trace struct {
 	base   float64 // microseconds of the trace at 0 ns of the host's clock
 	based  bool
 	marks  map[string]float64 // when each annotation first began
-	pid    int                // process of a trace that New made
 }
 
 // An event is what this package reads of one.

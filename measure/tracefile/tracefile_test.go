@@ -129,47 +129,6 @@ func counters(t *testing.T, trace *tracefile.Trace) (found []counter) {
 	return found
 }
 
-// A trace of spans reads as one of a profiler: its operators are the kernels, and
-// its anchor tells its time.
-func TestSpans(t *testing.T) {
-	const ns = 5_000_000_000_123
-	trace, err := tracefile.New("engine", 77, anchor, ns)
-	testkit.Must(t, err)
-	if err := trace.AddSpans(
-		tracefile.Span{Row: tracefile.Host, Name: "prefill", BeginNS: ns + 1000, EndNS: ns + 10000},
-		tracefile.Span{Row: tracefile.Layers, Name: "layer 0", BeginNS: ns + 2000, EndNS: ns + 6000},
-		tracefile.Span{Row: tracefile.Device, Name: "qkv_proj", BeginNS: ns + 2000.4, EndNS: ns + 3500.3, Args: map[string]any{"layer": 0}},
-		tracefile.Span{Row: tracefile.Device, Name: "qkv_proj", BeginNS: ns + 3500.3, EndNS: ns + 6000},
-		tracefile.Span{Row: tracefile.Device, Name: "memcpy of tokens to the host", BeginNS: ns + 6000, EndNS: ns + 6500},
-	); err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	testkit.Must(t, trace.Write(&text))
-	again, err := tracefile.Read(&text)
-	testkit.Must(t, err)
-	testkit.Must(t, again.Anchor(anchor, ns))
-	if us, err := again.Micros(ns + 1000); err != nil || math.Abs(us-(ns+1000)/1e3) > 1e-6 {
-		t.Errorf("%v us, %v", us, err)
-	}
-	testkit.Must(t, again.Anchor("prefill", 0))
-	if at, err := again.Micros(0); err != nil || math.Abs(at-(ns+1000)/1e3) > 1e-6 {
-		t.Errorf("the prefill begins at %v, %v", at, err)
-	}
-	kernels := again.Kernels()
-	if len(kernels) != 2 || kernels[0].Name != "qkv_proj" || kernels[0].Count != 2 || math.Abs(kernels[0].Sum-4) > 1e-9 ||
-		kernels[1].Type != tracefile.Memory {
-		t.Errorf("kernels %+v", kernels)
-	}
-	for _, bad := range []tracefile.Span{
-		{Row: tracefile.Host, EndNS: -1}, {Row: tracefile.Host, BeginNS: math.NaN()}, {Row: tracefile.Device, EndNS: math.Inf(1)}, {Row: 9},
-	} {
-		if err := trace.AddSpans(bad); err == nil {
-			t.Errorf("%+v was taken", bad)
-		}
-	}
-}
-
 func TestCountersRefuse(t *testing.T) {
 	trace := read(t)
 	good := tracefile.Counter{Name: "p", Unit: "W", Samples: []tracefile.Sample{{NS: 1, Value: 2}}}

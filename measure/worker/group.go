@@ -2,9 +2,9 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+
+	"llmprof/internal/concurrent"
 )
 
 // A Group is replicas of one engine, each with a model and GPUs of its own.
@@ -16,9 +16,11 @@ func StartGroup(ctx context.Context, n int, start func(ctx context.Context, repl
 		return nil, Invalidf("%d replicas", n)
 	}
 	g := make(Group, n)
-	err := g.all(func(i int, _ *Worker) (err error) {
-		g[i], err = start(ctx, i)
-		return err
+	err := concurrent.Do(n, n, func(i int) (err error) {
+		if g[i], err = start(ctx, i); err != nil {
+			return fmt.Errorf("replica %d: %w", i, err)
+		}
+		return nil
 	})
 	if err != nil {
 		g.Close()
@@ -29,25 +31,10 @@ func StartGroup(ctx context.Context, n int, start func(ctx context.Context, repl
 
 // Close ends all replicas.
 func (g Group) Close() {
-	_ = g.all(func(_ int, w *Worker) error {
-		if w == nil {
+	_ = concurrent.Do(len(g), len(g), func(i int) error {
+		if g[i] == nil {
 			return nil
 		}
-		return w.Close()
+		return g[i].Close()
 	})
-}
-
-// all calls do for each replica at once and joins the errors by replica.
-func (g Group) all(do func(i int, w *Worker) error) error {
-	errs := make([]error, len(g))
-	var calls sync.WaitGroup
-	for i, w := range g {
-		calls.Go(func() {
-			if err := do(i, w); err != nil {
-				errs[i] = fmt.Errorf("replica %d: %w", i, err)
-			}
-		})
-	}
-	calls.Wait()
-	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"llmprof/measure/native"
-	"llmprof/measure/tracefile"
 	"llmprof/measure/worker"
 )
 
@@ -21,7 +20,7 @@ type recorder struct {
 	s    *session
 	e    *native.Engine
 	t    *native.Tracer
-	file *tracefile.Trace // nil on the ranks that are not drawn
+	file *drawing // nil on the ranks that are not drawn
 }
 
 // trace writes a trace of passes of a phase.
@@ -33,7 +32,7 @@ func (s *session) trace(t *worker.Trace) (done *worker.Traced, err error) {
 		return nil, err
 	}
 	done = &worker.Traced{File: t.File, Anchor: anchor, AnchorNS: s.clock()}
-	file, err := tracefile.New("native engine", os.Getpid(), anchor, done.AnchorNS)
+	file, err := newDrawing("native engine", os.Getpid(), anchor, done.AnchorNS)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +66,11 @@ func (r *recorder) passes(t *worker.Trace) (err error) {
 	return errors.Join(err, r.t.Close())
 }
 
-func (r *recorder) add(spans ...tracefile.Span) error {
+func (r *recorder) add(spans ...span) error {
 	if r.file == nil {
 		return nil
 	}
-	return r.file.AddSpans(spans...)
+	return r.file.add(spans...)
 }
 
 func (r *recorder) pass(p worker.Phase, index int) error {
@@ -96,7 +95,7 @@ func (r *recorder) pass(p worker.Phase, index int) error {
 			}
 		}
 	}
-	return r.add(tracefile.Span{Row: tracefile.Host, Name: string(p), BeginNS: float64(begin), EndNS: float64(s.clock())})
+	return r.add(span{row: hostRow, name: string(p), begin: float64(begin), end: float64(s.clock())})
 }
 
 // step makes one step and notes its operators, and the layers around them.
@@ -106,29 +105,29 @@ func (r *recorder) step(name string, do func() (*native.TracedStep, error)) erro
 		return err
 	}
 	begin := float64(step.BeginNS)
-	spans := []tracefile.Span{{Row: tracefile.Host, Name: name, BeginNS: begin, EndNS: float64(step.EndNS)}}
+	spans := []span{{row: hostRow, name: name, begin: begin, end: float64(step.EndNS)}}
 	for i := range step.Spans {
 		c := &step.Spans[i]
-		span := tracefile.Span{Row: tracefile.Device, Name: c.Name, BeginNS: begin + 1e9*float64(c.Begin), EndNS: begin + 1e9*float64(c.End)}
+		ran := span{row: deviceRow, name: c.Name, begin: begin + 1e9*float64(c.Begin), end: begin + 1e9*float64(c.End)}
 		if len(c.Includes) > 0 {
-			span.Args = map[string]any{"includes": c.Includes}
+			ran.args = map[string]any{"includes": c.Includes}
 		}
-		spans = append(spans, span)
+		spans = append(spans, ran)
 	}
 	return r.add(append(spans, layersOf(begin, step.Spans)...)...)
 }
 
 // layersOf are the spans of the layers: of each run of calls that are of one.
-func layersOf(begin float64, calls []native.TracedCall) (spans []tracefile.Span) {
+func layersOf(begin float64, calls []native.TracedCall) (spans []span) {
 	for i := 0; i < len(calls); {
 		j := i + 1
 		for j < len(calls) && calls[j].Layer == calls[i].Layer {
 			j++
 		}
 		if calls[i].Layer >= 0 {
-			spans = append(spans, tracefile.Span{
-				Row: tracefile.Layers, Name: fmt.Sprintf("layer %d", calls[i].Layer),
-				BeginNS: begin + 1e9*float64(calls[i].Begin), EndNS: begin + 1e9*float64(calls[j-1].End),
+			spans = append(spans, span{
+				row: layerRow, name: fmt.Sprintf("layer %d", calls[i].Layer),
+				begin: begin + 1e9*float64(calls[i].Begin), end: begin + 1e9*float64(calls[j-1].End),
 			})
 		}
 		i = j
