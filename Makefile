@@ -65,7 +65,7 @@ bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
 ## build: the command, in bin/
 build: ; go build -o bin/llmprof ./cmd/llmprof
 
-## web: the page's program, compiled to WebAssembly, in web/wasm/, and the page as a folder for any static host in web/dist/
+## web: the page as a folder for any static host, in web/dist/, with its program compiled to WebAssembly
 web: page-program
 	go run ./cmd/llmprof serve --static web/dist
 

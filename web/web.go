@@ -7,25 +7,42 @@ import (
 	"embed"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
 //go:embed static/* vendor/libraries.js vendor/LICENSES.txt wasm/*
 var files embed.FS
 
-// Files are the static files by the names that the page knows them by, all in one folder. Scripts written by hand have no
+// backend is the script that a page asks the estimator by, whose name says who answers.
+const backend = "backend.js"
+
+// Static are the files of a page that computes by itself, by the names that the page knows them by, all in one folder.
+func Static() (map[string][]byte, error) {
+	return filesOf("program.js", "served.js")
+}
+
+// Served are the files of a page that a server answers.
+func Served() (map[string][]byte, error) {
+	return filesOf("served.js", "program.js", "worker.js", "files.js", "wasm_exec.js", Program)
+}
+
+// filesOf are the files with one script as the backend, and without others. Scripts written by hand have no
 // comments there, which are a seventh of what a browser would fetch of them.
-func Files() (map[string][]byte, error) {
+func filesOf(by string, but ...string) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path.Ext(name) == ".md" {
+		if err != nil || d.IsDir() || path.Ext(name) == ".md" || slices.Contains(but, path.Base(name)) {
 			return err
 		}
 		text, err := files.ReadFile(name)
 		if strings.HasPrefix(name, "static/") && path.Ext(name) == ".js" {
 			text = withoutComments(text)
 		}
-		all[path.Base(name)] = text
+		if name = path.Base(name); name == by {
+			name = backend
+		}
+		all[name] = text
 		return err
 	})
 	return all, err

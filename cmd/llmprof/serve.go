@@ -58,9 +58,9 @@ func (a *app) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Show the estimator as a page in the browser",
-		Long: "Serve a page on the loopback, with the whole estimator in it: model, GPU, engine and load to\n" +
-			"choose, and verdict, memory, roofline, operators, graph, latency and cost that follow. It asks\n" +
-			"nothing of any other host. --static writes the same page to a folder for any static host.",
+		Long: "Serve a page on the loopback: model, GPU, engine and load to choose, and verdict, memory,\n" +
+			"roofline, operators, graph, latency and cost that follow. It asks nothing of any other host.\n" +
+			"--static writes the same page to a folder for any static host, with the estimator in it.",
 		Example: "  llmprof serve\n" +
 			"  llmprof serve --port 8765 --no-open --results results\n" +
 			"  llmprof serve --static page",
@@ -78,15 +78,25 @@ func (a *app) serve() *cobra.Command {
 	return cmd
 }
 
-// pageFiles are the files of the page: what stands in the program, and what follows from
+// staticFiles are the files of a page that computes by itself: what stands in the program, and what follows from
 // its tables.
-func (a *app) pageFiles() (map[string][]byte, error) {
-	files, err := web.Files()
+func (a *app) staticFiles() (map[string][]byte, error) {
+	files, err := web.Static()
 	if err != nil {
 		return nil, err
 	}
 	if files[web.Program] == nil {
-		return nil, errors.New("this llmprof was built without the page's program: run \"make web\" in its source, and build it again")
+		return nil, errors.New("this llmprof was built without the page's program, which computes where no server does: run \"make web\" in " +
+			"its source")
+	}
+	return files, a.derive(files)
+}
+
+// servedFiles are the files of a page that this program answers.
+func (a *app) servedFiles() (map[string][]byte, error) {
+	files, err := web.Served()
+	if err != nil {
+		return nil, err
 	}
 	return files, a.derive(files)
 }
@@ -118,12 +128,16 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 	if o.port < 0 || o.port > 65535 {
 		return usage("--port %d: want a port from 1 to 65535, or 0 for one that is free", o.port)
 	}
-	files, err := a.pageFiles()
+	if o.folder != "" {
+		files, err := a.staticFiles()
+		if err != nil {
+			return err
+		}
+		return writePage(o.folder, files)
+	}
+	files, err := a.servedFiles()
 	if err != nil {
 		return err
-	}
-	if o.folder != "" {
-		return writePage(o.folder, files)
 	}
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	if err != nil {
@@ -151,10 +165,8 @@ func writePage(folder string, files map[string][]byte) error {
 	return nil
 }
 
-// policy is what the page may do: run its own scripts and its program, and ask this
-// server.
-const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; " +
-	"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// policy is what the page may do: run its own scripts, and ask this server.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // A pageServer serves the page, and what it cannot know by itself.
 type pageServer struct {
@@ -166,6 +178,8 @@ type pageServer struct {
 	token string // what every request has that is answered from this machine
 	mux   *http.ServeMux
 	gpus  func() []hereGPU
+
+	estimators estimators
 
 	program   string // what measures; "" for this program
 	measuring sync.Mutex
@@ -219,9 +233,6 @@ func (s *pageServer) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", contentType(name))
-	if name == web.Program {
-		w.Header().Set("Content-Encoding", "gzip")
-	}
 	w.Header().Set("ETag", s.tags[name])
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
 }
@@ -231,8 +242,6 @@ func contentType(name string) string {
 	switch ext := path.Ext(name); ext {
 	case ".js":
 		return "text/javascript; charset=utf-8"
-	case ".gz":
-		return "application/wasm" // the header Content-Encoding says that it is compressed
 	case ".html", ".css", ".json":
 		return mime.TypeByExtension(ext)
 	}
@@ -263,6 +272,8 @@ func openBrowser(ctx context.Context, address string) (forget func()) {
 
 // local adds what a page alone cannot do.
 func (s *pageServer) local() {
+	s.guarded("POST /ask", s.ask)
+	s.guarded("POST /file", s.take)
 	s.guarded("GET /here.json", s.here)
 	s.guarded("GET /hub", s.hub)
 	s.guarded("GET /results/{name}", s.result)

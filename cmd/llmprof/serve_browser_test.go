@@ -12,6 +12,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,11 +36,14 @@ import (
 	"llmprof/web"
 )
 
-// builtPage are the files of the page with its program, which is compiled if "make web"
+// servedPage are the files of the page that "llmprof serve" answers.
+var servedPage = sync.OnceValues((&app{env: os.Getenv}).servedFiles)
+
+// staticPage are the files of the page with its program, which is compiled if "make web"
 // has not done so.
-var builtPage = sync.OnceValues(func() (map[string][]byte, error) {
+var staticPage = sync.OnceValues(func() (map[string][]byte, error) {
 	a := &app{env: os.Getenv}
-	files, err := a.pageFiles()
+	files, err := a.staticFiles()
 	if err == nil {
 		return files, nil
 	}
@@ -65,7 +70,7 @@ var builtPage = sync.OnceValues(func() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := web.Files()
+	all, err := web.Static()
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +86,25 @@ func zipped(text []byte) []byte {
 	return b.Bytes()
 }
 
-// browse opens the page in Chromium, at a fragment. Compiling the program and running a
-// browser take minutes on a machine without caches: only the long run does it.
+// browseStatic opens the page of a static folder in Chromium, at a fragment.
+func browseStatic(t *testing.T, fragment string) *tab {
+	t.Helper()
+	longInBrowser(t)
+	files, err := staticPage()
+	testkit.Must(t, err)
+	folder := t.TempDir()
+	testkit.Must(t, writePage(folder, files))
+	s := httptest.NewServer(http.FileServer(http.Dir(folder)))
+	t.Cleanup(s.Close)
+	return newTab(t, s.URL+"/"+fragment, s.URL+"/")
+}
+
+// browse opens the page of "llmprof serve" in Chromium, at a fragment. Running a
+// browser takes minutes on a machine without caches: only the long run does it.
 func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 	t.Helper()
 	longInBrowser(t)
-	files, err := builtPage()
+	files, err := servedPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +220,7 @@ const settled = `!document.querySelector("main.failed") && document.querySelecto
 
 // The first view has a verdict, all views and their figures, and its transfer is small.
 func TestPageFirstView(t *testing.T) {
-	p := browse(t, "", &serveOrder{})
+	p := browseStatic(t, "")
 	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	var views []string
 	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
@@ -221,7 +239,7 @@ func TestPageFirstView(t *testing.T) {
 			t.Errorf("%d of %s, want %d at least", n, selector, least)
 		}
 	}
-	files, err := builtPage()
+	files, err := staticPage()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +252,7 @@ func TestPageFirstView(t *testing.T) {
 		}
 	}
 	t.Logf("transfer %.2f MB with gzip", float64(sum)/1e6)
-	if _, err := (&app{env: os.Getenv}).pageFiles(); err == nil && sum > 3e6 { // otherwise the program is larger than that of "make web"
+	if _, err := (&app{env: os.Getenv}).staticFiles(); err == nil && sum > 3e6 { // otherwise the program is larger than that of "make web"
 		t.Errorf("%d bytes are transferred, want 3 MB at most", sum)
 	}
 	var first float64
@@ -407,7 +425,7 @@ func loadFlags(r *rand.Rand, flags map[string]string, pick func(...string) strin
 
 // The figures of the page's worker are those of the command line to the last digit, for 200 states that can be.
 func TestPageFiguresInBrowser(t *testing.T) {
-	p := browse(t, "", &serveOrder{})
+	p := browseStatic(t, "")
 	r := rand.New(rand.NewPCG(25, 200))
 	refused, answered, kinds := 0, 0, map[string]int{}
 	// Whose experts have groups of tokens.
@@ -592,7 +610,12 @@ func TestPageWithoutSteadyState(t *testing.T) {
 
 // Files that are dropped are models, results or an error in words, and never run script.
 func TestPageTakesFiles(t *testing.T) {
-	p := browse(t, "", &serveOrder{})
+	for name, p := range map[string]*tab{"served": browse(t, "", &serveOrder{}), "static": browseStatic(t, "")} {
+		t.Run(name, func(t *testing.T) { p.takesFiles(t) })
+	}
+}
+
+func (p *tab) takesFiles(t *testing.T) {
 	p.wait(t, settled)
 	const config = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":2048,"intermediate_size":8192,` +
 		`"num_hidden_layers":16,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,` +
@@ -738,7 +761,7 @@ func TestPageHostileLinks(t *testing.T) {
 
 // A worker that takes too long is ended, and the next request is answered.
 func TestPageEndsWorkers(t *testing.T) {
-	p := browse(t, "", &serveOrder{})
+	p := browseStatic(t, "")
 	var said []string
 	p.content(t, `(async () => {
 		const m = await import("/client.js"), c = new m.Client(400);
@@ -757,7 +780,12 @@ func TestPageEndsWorkers(t *testing.T) {
 
 // A worker that fails is replaced, and a file that cannot be read any more is an error in words.
 func TestPageReplacesWorkers(t *testing.T) {
-	p := browse(t, "", &serveOrder{})
+	for name, p := range map[string]*tab{"served": browse(t, "", &serveOrder{}), "static": browseStatic(t, "")} {
+		t.Run(name, func(t *testing.T) { p.replacesWorkers(t) })
+	}
+}
+
+func (p *tab) replacesWorkers(t *testing.T) {
 	var said []string
 	p.content(t, `(async () => {
 		const m = await import("/client.js"), c = new m.Client(20000), flags = { model: "llama3.1-8b", gpu: "h100" };
@@ -806,9 +834,9 @@ func TestPageFitsAndReads(t *testing.T) {
 	p.quiet(t)
 }
 
-// The page goes on where the network is gone.
+// The page of a static folder goes on where the network is gone.
 func TestPageOffline(t *testing.T) {
-	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p := browseStatic(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16")
 	p.wait(t, settled+` && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	p.do(t, network.EmulateNetworkConditions(true, 0, 0, 0))
 	before := p.text(t, "#verdict .tile .value")

@@ -28,6 +28,7 @@ func (s *pageServer) server(ctx context.Context) *http.Server {
 func (s *pageServer) answer(ctx context.Context, server *http.Server, listener net.Listener) error {
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
+	defer s.estimators.forget()
 	err := server.Serve(&crowd{Listener: listener, most: mostConnections})
 	s.measuring.Lock()
 	defer s.measuring.Unlock()

@@ -194,6 +194,17 @@ func TestServeIsGuarded(t *testing.T) {
 		{"GET", "/results/relative.toml", own, s.token, "", 404, ""},
 		{"GET", "/hub?id=org/name", own, s.token, "", 404, "not in the hub cache"},
 		{"GET", "/hub?id=../../etc/passwd", own, s.token, "", 404, ""},
+		{"POST", "/ask", own, "", "{}", 403, "token"},
+		{"POST", "/ask?token=" + s.token, own, "", "{}", 403, "token"},
+		{"POST", "/ask", "evil.example", s.token, "{}", 421, "this page is at"},
+		{"GET", "/ask", own, s.token, "", 404, ""},
+		{"POST", "/ask", own, s.token, "{", 200, `{"error":"reading a request`},
+		{"POST", "/ask", own, s.token, `{"do": "estimate", "flags": {"model": "llama3.1-8b", "gpu": "h100"}}`, 200, `"llmprof.estimate/v1"`},
+		{"POST", "/file?name=./x.json&size=1", own, "", "{}", 403, "token"},
+		{"POST", "/file?name=./../x.json&size=2", own, s.token, "{}", 400, "want the name of a file"},
+		{"POST", "/file?name=/x.json&size=2", own, s.token, "{}", 400, "want the name of a file"},
+		{"POST", "/file?name=hub/../../x.json&size=2", own, s.token, "{}", 400, "want the name of a file"},
+		{"POST", "/file?name=./x.json&size=-2", own, s.token, "{}", 400, "want the name of a file"},
 		{"POST", "/measure", own, "", "{}", 403, "token"},
 		{"POST", "/measure", own, s.token, "{", 400, "this is no measurement: want a JSON object"},
 		{"POST", "/measure", own, s.token, `{} {}`, 400, "this is no measurement: want a JSON object"},
@@ -268,12 +279,12 @@ func TestServeSaysNoPaths(t *testing.T) {
 	}
 }
 
-// A binary without the page's program says what makes it.
+// A binary without the page's program says what makes it where a static page is asked for.
 func TestServeWithoutProgram(t *testing.T) {
-	if _, err := (&app{env: os.Getenv}).pageFiles(); err == nil {
+	if _, err := (&app{env: os.Getenv}).staticFiles(); err == nil {
 		t.Skip("this one has the program")
 	}
-	if got := try(t, "serve"); got.code != 1 || !strings.Contains(got.stderr, "make web") {
+	if got := try(t, "serve", "--static", t.TempDir()); got.code != 1 || !strings.Contains(got.stderr, "make web") {
 		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 }
@@ -296,5 +307,59 @@ func TestPageReadsNumbers(t *testing.T) {
 		if a := answer(prompt); !strings.Contains(a.Error, want) || strings.Contains(a.Error, "strconv") {
 			t.Errorf("a prompt of %s tokens: %q, want %q", prompt, a.Error, want)
 		}
+	}
+}
+
+// A page that is served reads the files that were dropped on it, the latest of a name, and no other of this machine. No answer names
+// their folder, which ends with the server.
+func TestServeReadsDropped(t *testing.T) {
+	s := local(t, t.TempDir())
+	const own = "127.0.0.1:1"
+	outside := filepath.Join(t.TempDir(), "tiny.json")
+	testkit.Must(t, os.WriteFile(outside, []byte(tinyLlama), 0o600))
+	ask := func(flags map[string]string) string {
+		flags["gpu"] = "h100"
+		request, err := json.Marshal(page.Request{Do: "json", Flags: flags})
+		testkit.Must(t, err)
+		text := answered(s, "POST", "/ask?worker=a", own, s.token, string(request)).Body.String()
+		if folder := s.estimators.folder; folder == "" || strings.Contains(text, folder) {
+			t.Errorf("%v: the answer names the folder %q: %.300s", flags, folder, text)
+		}
+		return text
+	}
+	if text := ask(map[string]string{"model": "./tiny.json"}); !strings.Contains(text, `{"error":`) || !strings.Contains(text, "./tiny.json") {
+		t.Errorf("a file that was not dropped: %.300s", text)
+	}
+	for _, hidden := range []string{strings.Replace(tinyLlama, `"hidden_size": 64`, `"hidden_size": 32`, 1), tinyLlama} {
+		if w := answered(s, "POST", "/file?name=./tiny.json&size="+fmt.Sprint(len(hidden)), own, s.token, hidden); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		t.Chdir(t.TempDir())
+		testkit.Must(t, os.WriteFile("tiny.json", []byte(hidden), 0o600))
+		var a page.Answer
+		testkit.Must(t, json.Unmarshal([]byte(ask(map[string]string{"model": "./tiny.json"})), &a))
+		if want := try(t, "estimate", "./tiny.json", "h100", "--format", "json").stdout; a.Text != want {
+			t.Errorf("a file that was dropped: %s", firstDifference(a.Text, want))
+		}
+	}
+	answered(s, "POST", "/file?name=./config.json&size="+fmt.Sprint(len(tinyLlama)), own, s.token, tinyLlama)
+	if text := ask(map[string]string{"model": "./config.json"}); !strings.Contains(text, `\"name\": \"config\"`) {
+		t.Errorf("a config.json: %.300s", text)
+	}
+	up := "./" + strings.Repeat("../", 20)
+	for flag, values := range map[string][]string{"model": {outside, up + outside, ".//" + outside}, "hardware": {outside, "tiny.json", up},
+		"calibration": {outside, "tiny.json"}, "expert-skew": {outside, "tiny.json"}, "draft-model": {outside}} {
+		for _, value := range values {
+			flags := map[string]string{"model": "qwen3-30b-a3b", "speculative-tokens": "1", "acceptance": "0.5", "rate": "1"}
+			flags[flag] = value
+			if text := ask(flags); !strings.Contains(text, `{"error":`) || strings.Contains(text, "vocab") {
+				t.Errorf("--%s %s: %.300s", flag, value, text)
+			}
+		}
+	}
+	folder := s.estimators.folder
+	s.estimators.forget()
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("the folder of dropped files is left")
 	}
 }

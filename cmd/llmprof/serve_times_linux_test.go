@@ -127,7 +127,7 @@ func TestPageTimes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("it prints times, which go test -v shows")
 	}
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1", &serveOrder{})
+	p := browseStatic(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1")
 	p.wait(t, settled+` && llmprofTimes.answered.gpus`)
 	p.rest(t)
 	var times struct {

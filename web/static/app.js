@@ -18,27 +18,7 @@ import { Plan } from "./plan.js";
 import { save } from "./save.js";
 import { warm } from "./warm.js";
 import { opened } from "./drop.js";
-
-// secret is the token that the address printed by "llmprof serve" brings. The tab keeps it, and the address loses it.
-function secret() {
-  const address = new URL(location.href), token = address.searchParams.get("token");
-  try {
-    if (token) sessionStorage.setItem("token", token);
-    else return sessionStorage.getItem("token");
-  } catch { /* a browser that keeps nothing forgets it with the page */ }
-  address.searchParams.delete("token");
-  history.replaceState(history.state, "", address);
-  return token;
-}
-
-const token = secret();
-
-// local asks what the server answers from its machine.
-async function local(path, options) {
-  const response = await fetch(path, { headers: { "X-Llmprof-Token": token }, ...options });
-  if (!response.ok) throw new Error((await response.text()).trim());
-  return response;
-}
+import { lines, local, token } from "./local.js";
 
 // useMeasuring runs a measurement by the server, and takes its result.
 function useMeasuring(take, setNote) {
@@ -49,16 +29,11 @@ function useMeasuring(take, setNote) {
     setNote("Measuring begins.");
     try {
       const response = await local("measure", { method: "POST", body: JSON.stringify(order), signal: stop.signal });
-      let rest = "";
-      for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
-        const all = (rest + part).split("\n");
-        rest = all.pop();
-        for (const line of all.filter(Boolean)) {
-          const event = JSON.parse(line);
-          if (event.error) throw new Error(event.error);
-          if (event.progress) setNote(event.progress);
-          if (event.result) take([new File([event.result], "measured.json")]);
-        }
+      for await (const line of lines(response)) {
+        const event = JSON.parse(line);
+        if (event.error) throw new Error(event.error);
+        if (event.progress) setNote(event.progress);
+        if (event.result) take([new File([event.result], "measured.json")]);
       }
     } catch (e) { setNote(stop.signal.aborted ? "The measurement was stopped." : e.message); }
     set(null);

@@ -2,17 +2,7 @@
 // begun is dropped when the next of its kind comes. A worker that takes too long is ended
 // and started anew.
 
-// compiled is the page's program, compiled as it comes. The browser does not keep the code: for that it would hash all of the
-// program again whenever it has compiled more of it, 9 ms in which views wait on two processors.
-async function compiled() {
-  const response = await fetch("llmprof.wasm.gz");
-  if (!response.ok) throw new Error(`llmprof.wasm.gz: ${response.status} ${response.statusText}`);
-  const text = response.headers.get("Content-Encoding") === "gzip" ? response.body : response.body.pipeThrough(new DecompressionStream("gzip"));
-  return WebAssembly.compileStreaming(new Response(text, { headers: { "Content-Type": "application/wasm" } }));
-}
-
-const program = compiled(); // begins while the libraries load
-program.catch(() => {}); // who waits for it tells what went wrong
+import { begin, program } from "./backend.js"; // program.js in a page without a server, else served.js
 
 const LIMIT_OF_FILES = 2000; // ms
 
@@ -36,7 +26,7 @@ export class Client {
     this.fresh = this.started = true;
     try {
       if (this.hold) { await program; await this.hold; }
-      const worker = this.listen(new Worker("worker.js", { type: "module" }));
+      const worker = this.listen(begin());
       const module = await program;
       for (const [name, f] of files) worker.postMessage({ file: name, ...f });
       worker.postMessage({ module });

@@ -1,5 +1,6 @@
 // A browser compiles a function well only once it has run for some time. Workers share compiled code: once the page rests, a worker of its own asks what
 // changes ask, so that a reader's first changes find compiled functions.
+import { warms } from "./backend.js";
 import { Client } from "./client.js";
 import { requestsOf, shown } from "./figures.js";
 import { change } from "./order.js";
@@ -28,6 +29,7 @@ async function rest() {
 
 // warm ends with what was refused, which none should be, and the milliseconds in which each of the lengths was answered.
 export async function warm() {
+  if (!warms) return;
   await shown;
   const client = new Client(10000, { late: true }), refused = [], took = [];
   for (const lengths of LENGTHS) {

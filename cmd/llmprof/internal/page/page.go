@@ -1,14 +1,17 @@
 // Package page answers the page in a browser: requests in the words of the command line,
-// answers in its JSON documents, from the same code. It runs as WebAssembly in the page,
-// and in tests beside the command line.
+// answers in its JSON documents, from the same code. It runs in "llmprof serve", and as
+// WebAssembly in a page without a server.
 package page
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/settings"
@@ -20,41 +23,52 @@ import (
 type Page struct {
 	Progress func(done, of int) // is told how far a search is; may be nil
 
+	root   string // where files lie that were handed to the page: what stands for "./"
 	known  *deployment.Library
 	setups map[string]setup   // setups of sweeps
 	served map[string]*served // servers by the flags of their deployments
 }
 
 // New is a page that has read nothing yet.
-func New() *Page {
-	p := &Page{}
+func New() *Page { return In(own) }
+
+// own is the folder of a browser's page.
+const own = "./"
+
+// In is a page whose files lie in a folder, which ends with a slash. It reads no others, and no answer names the folder.
+func In(root string) *Page {
+	p := &Page{root: root}
 	p.Forget()
 	return p
 }
 
 // Forget drops what was read, as files may have changed.
 func (p *Page) Forget() {
-	p.known, p.setups, p.served = deployment.Within(other), map[string]setup{}, map[string]*served{}
+	p.known, p.setups, p.served = deployment.Within(p.other), map[string]setup{}, map[string]*served{}
 }
 
 // other is a model of a file that was handed to the page, or of the hub.
-func other(table *models.Table, name string, lenient bool) (*models.Model, error) {
+func (p *Page) other(table *models.Table, name string, lenient bool) (*models.Model, error) {
 	switch {
-	case strings.HasPrefix(name, "./"):
-		return models.ReadFile(name, lenient)
+	case strings.HasPrefix(name, p.root):
+		m, err := models.ReadFile(name, lenient)
+		if err == nil && name == p.root+"config.json" { // which is called after its folder elsewhere
+			m.Name = "config"
+		}
+		return m, err
 	case strings.Contains(name, "/") && !table.Has(name):
-		return fetched(name, lenient)
+		return p.fetched(name, lenient)
 	}
 	return table.Model(name)
 }
 
 // fetched is a model of the hub, of which "llmprof serve" has handed the config.json on.
-func fetched(name string, lenient bool) (*models.Model, error) {
+func (p *Page) fetched(name string, lenient bool) (*models.Model, error) {
 	id, err := models.ParseHubID(name)
 	if err != nil {
 		return nil, err
 	}
-	config, err := os.ReadFile("hub/" + strings.ReplaceAll(id.String(), "/", "--") + ".json")
+	config, err := os.ReadFile(p.root + "hub/" + strings.ReplaceAll(id.String(), "/", "--") + ".json")
 	if err != nil {
 		return nil, fmt.Errorf("%s: a page reads no hub: drop its config.json here, or open the page by \"llmprof serve\"", name)
 	}
@@ -93,7 +107,48 @@ func (p *Page) Handle(ctx context.Context, request []byte) []byte {
 	if err != nil {
 		text, _ = json.Marshal(&Answer{Error: err.Error()})
 	}
-	return text
+	return bytes.ReplaceAll(text, []byte(p.root), []byte(own))
+}
+
+// place says where the file lies that a flag names, if it names one. A page reads no file but those that were handed to it.
+func (p *Page) place(flag, value string) (string, error) {
+	name, ok := strings.CutPrefix(value, own)
+	switch {
+	case ok && filepath.IsLocal(name) && name != "." && !strings.ContainsAny(name, `/\`):
+		return p.root + name, nil
+	case ok || readsFile(flag, value):
+		return "", settings.Usage("--%s %.60q: a page reads no file but those that are dropped on it", flag, value)
+	}
+	return value, nil
+}
+
+// readsFile reports whether the value of a flag is the name of a file.
+func readsFile(flag, value string) bool {
+	switch flag {
+	case "calibration":
+		return value != "" && value != "default"
+	case "expert-skew":
+		_, err := strconv.ParseFloat(value, 64)
+		return err != nil && value != "" && value != "text"
+	}
+	return flag == "hardware" && value != ""
+}
+
+// placed has the flags of a request name files where they lie.
+func (p *Page) placed(r *Request) (err error) {
+	for flag, value := range r.Flags {
+		if r.Flags[flag], err = p.place(flag, value); err != nil {
+			return err
+		}
+	}
+	for flag, values := range r.Try {
+		for i, value := range values {
+			if values[i], err = p.place(flag, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error) {
@@ -105,6 +160,9 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 	var r Request
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, fmt.Errorf("reading a request: %w", err)
+	}
+	if err := p.placed(&r); err != nil {
+		return nil, err
 	}
 	switch r.Do {
 	case "estimate":
