@@ -166,7 +166,8 @@ func writePage(folder string, files map[string][]byte) error {
 }
 
 // policy is what the page may do: run its own scripts, and ask this server.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // A pageServer serves the page, and what it cannot know by itself.
 type pageServer struct {
