@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/cmd/llmprof/internal/submit"
+	"llmprof/plan/submit"
 	"llmprof/serving"
 )
 

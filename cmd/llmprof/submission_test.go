@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"llmprof/cmd/llmprof/internal/submit"
+	"llmprof/plan/submit"
 )
 
 // What makes a command line a shard stands before a "--", behind which words are no flags.
