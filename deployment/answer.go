@@ -37,7 +37,7 @@ func (d *Deployment) Explain() (*Answer, error) {
 		return nil, err
 	}
 	if ans.Report, err = breakdown.Explain(&d.Case); err != nil {
-		return nil, Wrong(err)
+		return nil, unit.Wrong(err)
 	}
 	ans.besides()
 	first := 0
@@ -46,7 +46,7 @@ func (d *Deployment) Explain() (*Answer, error) {
 	}
 	ans.Warnings = slices.Insert(ans.Warnings, first, d.known...)
 	if ans.Links, err = d.linked(true); err != nil {
-		return nil, Wrong(err)
+		return nil, unit.Wrong(err)
 	}
 	ans.idle()
 	ans.warn(d.node)

@@ -51,7 +51,7 @@ func (l *Library) Resolve(ctx context.Context, q *Request) (*Deployment, error) 
 		return nil, err
 	}
 	if err := d.settle(); err != nil {
-		return nil, Wrong(err)
+		return nil, unit.Wrong(err)
 	}
 	if d.Machine, err = d.machine(d.GPU); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (d *Deployment) settle() error {
 	q := d.Request
 	if q.Text {
 		if d.Model.Towers == 0 {
-			return Errorf("{language_model_only}: %s has no towers that count", d.Model.Name)
+			return unit.Errorf("{language_model_only}: %s has no towers that count", d.Model.Name)
 		}
 		d.Model = d.Model.WithoutTowers()
 	}
@@ -192,7 +192,7 @@ func (d *Deployment) chooseScheme() error {
 	}
 	if q.Act != unit.NoFormat {
 		if !d.GPU.Has(q.Act) {
-			return Errorf("{act} %v: %s has no unit for it; want one of %s", q.Act, d.GPU.Name, unit.ListFormats(d.GPU.Formats()))
+			return unit.Errorf("{act} %v: %s has no unit for it; want one of %s", q.Act, d.GPU.Name, unit.ListFormats(d.GPU.Formats()))
 		}
 		s = s.WithAct(q.Act)
 	}
@@ -223,7 +223,7 @@ func (d *Deployment) machine(g *hardware.GPU) (*analytic.Machine, error) {
 	m, err := d.from.machine(q, g, d.runs)
 	if err == nil && q.cap() != (energy.Cap{}) {
 		if m, err = m.Capped(Over(q.cap(), m.Cap())); err != nil {
-			return nil, Wrong(err)
+			return nil, unit.Wrong(err)
 		}
 	}
 	cal, changed := hardware.Calibration{}, false
@@ -292,7 +292,7 @@ func popularity(text string) (*operator.Popularity, error) {
 	}
 	data, err := input.Read(text, int64(skewLimits.Bytes))
 	if err != nil {
-		return nil, Errorf("{expert_skew} %.60q: want an exponent as 0.8, text, or a file of loads: %w", text, err)
+		return nil, unit.Errorf("{expert_skew} %.60q: want an exponent as 0.8, text, or a file of loads: %w", text, err)
 	}
 	p := &operator.Popularity{}
 	if body := strings.TrimSpace(string(data)); strings.HasPrefix(body, "[") {
@@ -313,7 +313,7 @@ func popularity(text string) (*operator.Popularity, error) {
 		err = fmt.Errorf("it has no numbers")
 	}
 	if err != nil {
-		return nil, Errorf("{expert_skew} %s: want a JSON array of loads, or a number a line: %w", text, err)
+		return nil, unit.Errorf("{expert_skew} %s: want a JSON array of loads, or a number a line: %w", text, err)
 	}
 	return p, nil
 }

@@ -56,9 +56,9 @@ func (q *Request) checkHome() error {
 	key := q.placed()
 	switch {
 	case q.Fit && key != "":
-		return Errorf("{fit} chooses what lies in host memory: leave out {" + key + "}")
+		return unit.Errorf("{fit} chooses what lies in host memory: leave out {" + key + "}")
 	case or(q.GPULayers, 0) < 0 || or(q.HostExperts, 0) < 0 || or(q.Pass, 0) < 0 || or(q.Threads, 0) < 0:
-		return Errorf("{ngl}, {n_cpu_moe}, {ubatch} and {threads}: want 0 or more")
+		return unit.Errorf("{ngl}, {n_cpu_moe}, {ubatch} and {threads}: want 0 or more")
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (d *Deployment) inHost() error {
 	if q.Host != "" {
 		var err error
 		if host, err = hardware.HostOf(q.Host); err != nil {
-			return Errorf("{host}: %w", err)
+			return unit.Errorf("{host}: %w", err)
 		}
 	}
 	if q.HostRate != nil {
@@ -82,7 +82,7 @@ func (d *Deployment) inHost() error {
 	host.Pageable, host.RAM = cmp.Or(or(q.PagedRate, 0), host.Pageable), cmp.Or(or(q.RAM, 0), host.RAM)
 	host.Threads = or(q.Threads, 0)
 	if err := host.Check(); err != nil {
-		return Errorf("{host}: %w", err)
+		return unit.Errorf("{host}: %w", err)
 	}
 	d.GPU = d.GPU.On(&host)
 	return nil
@@ -98,7 +98,7 @@ func (d *Deployment) place() error {
 		return nil
 	}
 	if !engine.LeavesWeights(d.runs) {
-		return Errorf("{"+q.given(homeKeys...)+"}: %s has no such option here; give {engine} %s", d.runs.Profile().Engine(),
+		return unit.Errorf("{"+q.given(homeKeys...)+"}: %s has no such option here; give {engine} %s", d.runs.Profile().Engine(),
 			engine.AtHome().Profile().Name)
 	}
 	p := engine.Placement{Layers: q.GPULayers, Experts: or(q.HostExperts, 0), Step: or(q.Pass, 0), Pageable: q.LoadMode == "mmap",
@@ -114,14 +114,15 @@ func (d *Deployment) place() error {
 	var err error
 	if q.Fit || q.placed() == "" && q.Pass == nil && d.overflows() { // a host that is only described holds what the GPU has no room for
 		if placed, err = engine.Best(&base, p.Pageable); err == nil && placed == nil {
-			return Errorf("{fit}: %s has room for the model neither on the GPU nor with %v of host memory; give {ram}, narrower {weights} or a "+
+			return unit.Errorf("{fit}: %s has room for the model neither on the GPU nor with %v of host memory; give {ram}, narrower {weights} or "+
+				"a "+
 				"shorter {prompt_len}", d.GPU.Name, d.GPU.Host.RAM)
 		}
 	} else {
 		placed, err = p.At(&base)
 	}
 	if err != nil {
-		return Wrong(err)
+		return unit.Wrong(err)
 	}
 	d.live(&base, placed)
 	return nil

@@ -14,14 +14,14 @@ func (d *Deployment) unused() error {
 	alone := whole.TP*whole.PP*whole.ExpertReplicas() == 1
 	switch {
 	case q.GPUsPerNode != nil && whole.GPUs() == 1:
-		return Errorf("{gpus_per_node}: one GPU needs no node; give {tp}, {pp} or {dp}")
+		return unit.Errorf("{gpus_per_node}: one GPU needs no node; give {tp}, {pp} or {dp}")
 	case q.LinkEff != nil && alone:
-		return Errorf("{link_eff}: nothing is sent between GPUs; give {tp}, {pp}, {ep} or {moe_tp}")
+		return unit.Errorf("{link_eff}: nothing is sent between GPUs; give {tp}, {pp}, {ep} or {moe_tp}")
 	case q.InterNodeEff != nil && (alone || d.Parallel.Nodes() == 1):
-		return Errorf("{inter_node_eff}: all %d GPUs are in one node of %d; give a smaller {gpus_per_node} or more GPUs",
+		return unit.Errorf("{inter_node_eff}: all %d GPUs are in one node of %d; give a smaller {gpus_per_node} or more GPUs",
 			whole.GPUs(), d.Parallel.GPUsPerNode)
 	case q.KV != unit.NoFormat && d.Model.CacheBytes(1, d.Scheme.KV) == 0:
-		return Errorf("{kv}: %s has no KV cache, its state does not grow", d.Model.Name)
+		return unit.Errorf("{kv}: %s has no KV cache, its state does not grow", d.Model.Name)
 	}
 	groups := d.Parallel.Groups()
 	for _, c := range hardware.LinkChoices() {
@@ -38,7 +38,7 @@ func (d *Deployment) unused() error {
 
 // IdleLink is the error of a setting about links that changes nothing.
 func IdleLink(name string) error {
-	return Errorf("{"+name+"}: %s; give other GPUs, or {tp}, {pp} or {ep}", map[string]string{
+	return unit.Errorf("{"+name+"}: %s; give other GPUs, or {tp}, {pp} or {ep}", map[string]string{
 		"p2p":    "no GPUs talk over PCIe whose driver refuses peer access",
 		"no_p2p": "no GPUs talk over PCIe that are taken to have peer access",
 		"nvlink": "no GPUs talk that a bridge could join",

@@ -16,6 +16,7 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 // A Library reads models, GPUs and calibrations, each once. It may be used by several goroutines at once.
@@ -238,7 +239,7 @@ func (l *Library) Known(ctx context.Context, q *Request) error {
 		_, err = engine.Parse(q.Engine)
 	}
 	if known := engine.SchedulerNames(); err == nil && q.Scheduler != "" && !slices.Contains(known, q.Scheduler) {
-		err = Errorf("{scheduler}: no scheduler %.40q is known: want one of %s", q.Scheduler, strings.Join(known, ", "))
+		err = unit.Errorf("{scheduler}: no scheduler %.40q is known: want one of %s", q.Scheduler, strings.Join(known, ", "))
 	}
 	if err == nil && q.Weights != "" {
 		err = models.CheckWeights(q.Weights)
@@ -246,7 +247,7 @@ func (l *Library) Known(ctx context.Context, q *Request) error {
 	if err == nil {
 		_, err = popularity(q.Skew)
 	}
-	return Wrong(err)
+	return unit.Wrong(err)
 }
 
 // noCalibration asks for the defaults of the GPU's generation.
@@ -290,7 +291,7 @@ func (c *Calibrations) Only(g *hardware.GPU, engine string) (*hardware.Calibrati
 		return c.Of(g, engine)
 	}
 	if err := c.named.Check(g); err != nil {
-		return nil, Errorf("{calibration}: %w", err)
+		return nil, unit.Errorf("{calibration}: %w", err)
 	}
 	return c.named, nil
 }
@@ -323,7 +324,7 @@ func (l *Library) both(ctx context.Context, q *Request) (m *models.Model, g *har
 	all.Wait()
 	if modelErr != nil && gpuErr != nil {
 		if _, err := l.GPU(q.Model, q.Hardware); err == nil {
-			return nil, nil, Errorf("%.40q is a GPU: give the model first, as in \"estimate llama3.1-8b h100\"", q.Model)
+			return nil, nil, unit.Errorf("%.40q is a GPU: give the model first, as in \"estimate llama3.1-8b h100\"", q.Model)
 		}
 	}
 	return m, g, errors.Join(modelErr, gpuErr)

@@ -211,9 +211,9 @@ func (q *Request) Loaded() bool { return q.Rate != nil || q.Concurrency != nil }
 func (q *Request) Check() error {
 	switch {
 	case q.Model == "":
-		return Errorf("which model? Give {model}, or an argument as in \"estimate llama3.1-8b h100\"; \"llmprof models list\" has the names")
+		return unit.Errorf("which model? Give {model}, or an argument as in \"estimate llama3.1-8b h100\"; \"llmprof models list\" has the names")
 	case q.GPU == "":
-		return Errorf("which GPU? Give {gpu}, or a second argument as in \"estimate llama3.1-8b h100\"; \"llmprof gpus list\" has the names")
+		return unit.Errorf("which GPU? Give {gpu}, or a second argument as in \"estimate llama3.1-8b h100\"; \"llmprof gpus list\" has the names")
 	}
 	for _, d := range []struct {
 		key string
@@ -223,7 +223,7 @@ func (q *Request) Check() error {
 		{"gpus_per_node", q.GPUsPerNode},
 	} {
 		if or(d.n, 1) < 1 {
-			return Errorf("{"+d.key+"} %d: it must be at least 1", *d.n)
+			return unit.Errorf("{"+d.key+"} %d: it must be at least 1", *d.n)
 		}
 	}
 	if err := q.checkHome(); err != nil {
@@ -232,11 +232,11 @@ func (q *Request) Check() error {
 	w := q.Workload()
 	switch {
 	case or(q.Chunk, 1) == 0:
-		return Errorf("{chunk} 0: it must be at least 1; without it the prefill takes one step")
+		return unit.Errorf("{chunk} 0: it must be at least 1; without it the prefill takes one step")
 	case or(q.Budget, 1) == 0:
-		return Errorf("{max_num_batched_tokens} 0: it must be at least 1; without it the engine's default holds")
+		return unit.Errorf("{max_num_batched_tokens} 0: it must be at least 1; without it the engine's default holds")
 	case q.Longest != nil && w.Longest < w.Context():
-		return Errorf("{max_model_len} %d: prompt and answer are %d tokens", w.Longest, w.Context())
+		return unit.Errorf("{max_model_len} %d: prompt and answer are %d tokens", w.Longest, w.Context())
 	}
 	return nil
 }
@@ -273,21 +273,22 @@ func (q *Request) CheckLoad() error {
 	switch {
 	case !q.Loaded():
 		if key := q.given(server()...); key != "" {
-			return Errorf("{" + key + "} is of a server under load: give {rate} or {concurrency} too")
+			return unit.Errorf("{" + key + "} is of a server under load: give {rate} or {concurrency} too")
 		}
 	case q.Rate != nil && q.Concurrency != nil:
-		return Errorf("which load? Give one of {rate} and {concurrency}")
+		return unit.Errorf("which load? Give one of {rate} and {concurrency}")
 	case q.Batch != nil:
-		return Errorf("{batch}: under a load the batch is what comes of it; leave out {batch}")
+		return unit.Errorf("{batch}: under a load the batch is what comes of it; leave out {batch}")
 	case q.Chunk != nil:
-		return Errorf("{chunk}: under a load steps have {max_num_batched_tokens}")
+		return unit.Errorf("{chunk}: under a load steps have {max_num_batched_tokens}")
 	}
 	switch drawn := q.Prompts != nil || q.Answers != nil; {
 	case !q.Loaded() && drawn:
-		return Errorf("{prompt_len} and {gen_len}: without a load all sequences of a batch have one length; give {rate} or {concurrency} for a " +
+		return unit.Errorf("{prompt_len} and {gen_len}: without a load all sequences of a batch have one length; give {rate} or {concurrency} " +
+			"for a " +
 			"distribution")
 	case drawn && or(q.CachedPrefix, 0) > 0:
-		return Errorf("{cached_prefix} is of prompts of one length: give {prefix_hit_rate} for a distribution")
+		return unit.Errorf("{cached_prefix} is of prompts of one length: give {prefix_hit_rate} for a distribution")
 	}
 	return q.closedForm()
 }
@@ -295,7 +296,7 @@ func (q *Request) CheckLoad() error {
 // closedForm refuses settings whose effect on a steady state has none.
 func (q *Request) closedForm() error {
 	if key := q.given("routing", "kv_offload", "preemption", "watermark", "no_prefix_cache"); key != "" && q.Loaded() {
-		return Errorf("{" + key + "} has no closed form: llmprof simulate takes it")
+		return unit.Errorf("{" + key + "} has no closed form: llmprof simulate takes it")
 	}
 	return nil
 }

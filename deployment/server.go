@@ -30,7 +30,7 @@ func (d *Deployment) Predictor() (_ *analytic.Predictor, err error) {
 	if d.prepared == nil {
 		d.prepared, err = analytic.NewPredictor(&d.Case)
 	}
-	return d.prepared, Wrong(err)
+	return d.prepared, unit.Wrong(err)
 }
 
 // Predict answers for the workload of another request about the deployment, without operators and warnings.
@@ -46,7 +46,7 @@ func (d *Deployment) Predict(q *Request) (*Answer, error) {
 	if ans.Estimate, err = p.Predict(&own.Workload); err == nil {
 		ans.besides()
 	}
-	return ans, Wrong(err)
+	return ans, unit.Wrong(err)
 }
 
 // Server is the server of the deployment.
@@ -58,7 +58,7 @@ func (d *Deployment) Server(ctx context.Context) (*serving.Server, error) {
 	q := d.Request
 	rules, err := d.rules()
 	if err != nil {
-		return nil, Wrong(err)
+		return nil, unit.Wrong(err)
 	}
 	rules.Async = rules.Async && !d.runs.Profile().Blocking
 	rules.Within(p)
@@ -83,7 +83,7 @@ func (d *Deployment) Server(ctx context.Context) (*serving.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, Wrong(v.Check())
+	return v, unit.Wrong(v.Check())
 }
 
 // AllGPUs are those of all replicas, with those that only prefill.
@@ -99,7 +99,7 @@ func (d *Deployment) rules() (engine.Scheduler, error) {
 	if err != nil {
 		if q.Scheduler == "" {
 			names := engine.SchedulerNames()
-			err = Errorf("the scheduler of engine %s is not known: give {engine} %s, or one of %s with {scheduler}", runs, names[0],
+			err = unit.Errorf("the scheduler of engine %s is not known: give {engine} %s, or one of %s with {scheduler}", runs, names[0],
 				strings.Join(names, ", "))
 		}
 		return r, err
@@ -111,7 +111,7 @@ func (d *Deployment) rules() (engine.Scheduler, error) {
 	case "swap":
 		r.Swap = true
 	default:
-		return r, Errorf("{preemption} %.40q: want recompute or swap", q.Preemption)
+		return r, unit.Errorf("{preemption} %.40q: want recompute or swap", q.Preemption)
 	}
 	r.Async = r.Async && !q.NoAsync
 	return r, nil
@@ -130,7 +130,7 @@ func (q *Request) together() error {
 		{"prefix_hit_rate", !q.NoCache, "a prefix cache"},
 	} {
 		if !x.ok && q.given(x.key) != "" {
-			return Errorf("{" + x.key + "} changes nothing without " + x.need)
+			return unit.Errorf("{" + x.key + "} changes nothing without " + x.need)
 		}
 	}
 	for _, x := range []struct {
@@ -142,14 +142,14 @@ func (q *Request) together() error {
 		{"kv_cache_tokens", q.CacheTokens, "it is worked out"},
 	} {
 		if or(x.n, 1) < 1 {
-			return Errorf("{"+x.key+"} %d: want at least 1; without it %s", *x.n, x.without)
+			return unit.Errorf("{"+x.key+"} %d: want at least 1; without it %s", *x.n, x.without)
 		}
 	}
 	switch rate := or(q.HandoverRate, 1); {
 	case !(rate > 0 && rate <= math.MaxFloat64):
-		return Errorf("{kv_link} %g: want GB/s above 0", rate)
+		return unit.Errorf("{kv_link} %g: want GB/s above 0", rate)
 	case drafts && q.Acceptance == nil:
-		return Errorf("{speculative_tokens} %d: give {acceptance} too, the probability that a drafted token is right", *q.Drafts)
+		return unit.Errorf("{speculative_tokens} %d: give {acceptance} too, the probability that a drafted token is right", *q.Drafts)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (d *Deployment) draft(ctx context.Context) (*analytic.Predictor, error) {
 	c.Parallel.EP, c.Parallel.MoETP = 1, 0
 	p, err := analytic.NewPredictor(&c)
 	if err != nil {
-		return nil, Errorf("{draft_model}: %w", err)
+		return nil, unit.Errorf("{draft_model}: %w", err)
 	}
 	return p, nil
 }
@@ -183,7 +183,7 @@ func (d *Deployment) draft(ctx context.Context) (*analytic.Predictor, error) {
 func (d *Deployment) Notes() ([]unit.Warning, error) {
 	all, err := breakdown.Warnings(&d.Case)
 	if err != nil {
-		return nil, Wrong(err)
+		return nil, unit.Wrong(err)
 	}
 	links, err := d.linked(false)
 	ans := Answer{Report: breakdown.Report{Warnings: slices.Concat(d.known, all)}}

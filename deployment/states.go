@@ -41,7 +41,7 @@ func (d *Deployment) States(ctx context.Context, alone *analytic.Estimate) (*Sta
 	}
 	if w := &d.Workload; w.CachedPrefix > 0 {
 		if or(q.HitRate, 0) > 0 {
-			return nil, Errorf("{cached_prefix} and {prefix_hit_rate} say the same: give one")
+			return nil, unit.Errorf("{cached_prefix} and {prefix_hit_rate} say the same: give one")
 		}
 		server.HitRate = float64(w.CachedPrefix) / float64(w.PromptLen)
 	}
@@ -74,10 +74,10 @@ func (s *States) at(rate float64) (load *Load, err error) {
 // clients is the steady state under so many clients that each have one request at a time.
 func (s *States) clients(n int) (load *Load, err error) {
 	if n < 1 {
-		return nil, Errorf("{concurrency} %d: want at least 1", n)
+		return nil, unit.Errorf("{concurrency} %d: want at least 1", n)
 	}
 	if err := serving.CheckClients(n); err != nil {
-		return nil, Errorf("{concurrency}: %w", err)
+		return nil, unit.Errorf("{concurrency}: %w", err)
 	}
 	load = &Load{Server: s.server, Concurrency: &n, Prompt: s.prompt, Gen: s.gen}
 	if load.Steady, err = s.all.Clients(n, s.server.Layout()); err == nil {
@@ -210,7 +210,7 @@ func Handover(g *hardware.GPU, gpus int) unit.BytesPerSec {
 func Drafter(of *analytic.Case) (*analytic.Predictor, error) {
 	d := of.Model.DraftModule()
 	if d == nil {
-		return nil, Errorf("the draft (MTP) layer of %s has no attention: give {draft_model}", of.Model.Name)
+		return nil, unit.Errorf("the draft (MTP) layer of %s has no attention: give {draft_model}", of.Model.Name)
 	}
 	c, m := *of, *of.Machine
 	for _, k := range []roofline.Constant{roofline.HostAsync, roofline.HostSequence, roofline.HostStep} {

@@ -25,12 +25,14 @@ var settingName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 func (s Said) In(name func(key string) string) string {
 	args := make([]any, len(s.args))
 	for i, a := range s.args {
-		if args[i] = a; a != nil {
-			if inner, ok := a.(interface {
-				In(func(string) string) string
-			}); ok {
-				args[i] = errors.New(inner.In(name))
-			}
+		args[i] = a
+		switch inner := a.(type) {
+		case interface {
+			In(func(string) string) string
+		}:
+			args[i] = errors.New(inner.In(name))
+		case error:
+			args[i] = errors.New(Text(inner, name))
 		}
 	}
 	format := settingName().ReplaceAllStringFunc(s.format, func(key string) string { return name(key[1 : len(key)-1]) })

@@ -17,6 +17,8 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
+	"llmprof/measure/calibrate/probe"
+	"llmprof/measure/detect"
 	"llmprof/measure/experiment"
 	"llmprof/measure/native/cuda"
 	"llmprof/measure/power"
@@ -36,11 +38,11 @@ type fitting struct {
 	source   string // where they are from
 	shared   bool
 	given    func(flag string) bool
-	gpus     func(context.Context) []device // GPUs of this machine
+	gpus     func(context.Context) []detect.Device // GPUs of this machine
 }
 
 func (a *app) calibrate() *cobra.Command {
-	c := &fitting{gpus: thisMachine, server: serverFit{point: experiment.Default()}}
+	c := &fitting{gpus: detect.Here, server: serverFit{Server: probe.Server{Point: experiment.Default()}}}
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Measure what the GPU here reaches, for estimates",
@@ -192,7 +194,7 @@ func (a *app) measureConstants(ctx context.Context, c *fitting, table *hardware.
 	if err != nil {
 		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
 	}
-	g, uuids, err := target(ctx, table, c.Device, c.gpu, c.gpus)
+	g, uuids, err := detect.Target(ctx, table, c.Device, c.gpu, c.gpus)
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
 	"llmprof/measure/calibrate"
+	"llmprof/measure/detect"
 )
 
 // processorTOML describes a processor faster than any, so that every share is below 1.
@@ -138,10 +140,10 @@ func TestCalibrate(t *testing.T) {
 // calibrate and validate --live find the GPU in the same way, and say the same
 // where they cannot.
 func TestCalibrateTarget(t *testing.T) {
-	two := append(one(h200Name), device{Name: "NVIDIA L4"})
+	two := append(one(h200Name), detect.Device{Name: "NVIDIA L4"})
 	for _, c := range []struct {
 		gpu     string
-		devices []device
+		devices []detect.Device
 		says    string
 	}{
 		{"", nil, "no GPU found to measure on"},
@@ -154,9 +156,9 @@ func TestCalibrateTarget(t *testing.T) {
 		m := &machine{devices: c.devices}
 		live := m.tryLive(t, "--gpu", c.gpu, "--model", "llama3.2-1b")
 		a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, env: func(string) string { return "" }}
-		f := &fitting{gpu: c.gpu, gpus: func(context.Context) []device { return m.devices }, given: func(string) bool { return true }}
+		f := &fitting{gpu: c.gpu, gpus: func(context.Context) []detect.Device { return m.devices }, given: func(string) bool { return true }}
 		f.TP, f.Limit = 1, time.Second
-		err := a.runCalibrate(t.Context(), f)
+		err := settings.InFlags(a.runCalibrate(t.Context(), f))
 		if err == nil || !strings.Contains(err.Error(), c.says) || err.Error() != live.stderr {
 			t.Errorf("--gpu %q of %v: %v; --live says %s, want %q", c.gpu, c.devices, err, live.stderr, c.says)
 		}

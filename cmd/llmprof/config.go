@@ -76,7 +76,7 @@ func checkExperiment(file string, check func(*experiment.Point) []experiment.Pro
 			mistakes = tree.Mistakes{{File: file, Problem: err.Error()}}
 		}
 		for _, m := range mistakes {
-			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, view.OrNull(m.Line), view.OrNull(m.Column), m.Problem})
+			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, unit.OrNull(m.Line), unit.OrNull(m.Column), m.Problem})
 		}
 		if e != nil {
 			c.Warnings = append(c.Warnings, e.Warnings...)

@@ -17,6 +17,7 @@ import (
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
+	"llmprof/measure/detect"
 )
 
 // An app is one run of the program and what it is connected to.
@@ -85,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	cobra.EnableCommandSorting = false // they stand as they are added
 	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot(),
 		a.serve())
-	group(root, "Measure", a.measure(), a.validateCommand(&comparison{live: liveFlags{gpus: thisMachine}}), a.calibrate())
+	group(root, "Measure", a.measure(), a.validateCommand(&comparison{live: liveFlags{gpus: detect.Here}}), a.calibrate())
 	group(root, "Experiments", a.runCommand(a.measurer),
 		parent("config", "Check or show experiment files", a.configValidate(), a.configShow()),
 		a.aggregate(),

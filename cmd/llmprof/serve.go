@@ -36,6 +36,7 @@ import (
 	"llmprof/internal/child"
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
+	"llmprof/measure/detect"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"
@@ -336,8 +337,8 @@ func gpusHere() []hereGPU {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	found := thisMachine(ctx)
-	match(table, found)
+	found := detect.Here(ctx)
+	detect.Match(table, found)
 	for _, g := range found {
 		all = append(all, hereGPU{g.Name, g.Key, g.UUID})
 	}

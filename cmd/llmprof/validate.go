@@ -260,12 +260,12 @@ func (v *comparison) chosen(a *app, all []validate.Observation, refused []refusa
 	if len(all) == 0 && len(refused) > 0 && (len(v.said) > 0 || len(v.engines) > 0) {
 		return nil, noneOf(refused)
 	}
-	return v.only(v.Scorer, all)
+	return v.only(a, v.Scorer, all)
 }
 
 // only keeps the observations that the flags ask for, whose names it puts as the
 // tables have them.
-func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]validate.Observation, error) {
+func (v *comparison) only(a *app, s *validate.Scorer, all []validate.Observation) ([]validate.Observation, error) {
 	for i, name := range v.models {
 		m, err := s.Model(name)
 		if err != nil {
@@ -280,7 +280,7 @@ func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]val
 		}
 		v.gpu = g.Key
 		if v.live.device == "cpu" {
-			if err := processor(g); err != nil {
+			if err := a.processor(g); err != nil {
 				return nil, err
 			}
 		}

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"slices"
 
+	"llmprof"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
+	"llmprof/hardware"
+	"llmprof/measure/detect"
 	"llmprof/measure/experiment"
 	"llmprof/validate"
 	"llmprof/validate/live"
@@ -26,8 +30,8 @@ type liveFlags struct {
 	python, libraries         string
 	offline, shared           bool
 
-	gpus    func(context.Context) []device // GPUs of this machine
-	measure experiment.Measure             // nil for a lab of this machine
+	gpus    func(context.Context) []detect.Device // GPUs of this machine
+	measure experiment.Measure                    // nil for a lab of this machine
 }
 
 func (l *liveFlags) add(f *pflag.FlagSet) {
@@ -112,12 +116,12 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 	if err != nil {
 		return nil, err
 	}
-	gpu, uuids, err := target(ctx, table, l.device, v.gpu, l.gpus)
+	gpu, uuids, err := detect.Target(ctx, table, l.device, v.gpu, l.gpus)
 	if err != nil {
 		return nil, err
 	}
 	if l.device == "cpu" {
-		if err := processor(&gpu); err != nil {
+		if err := a.processor(&gpu); err != nil {
 			return nil, err
 		}
 	}
@@ -154,3 +158,12 @@ func (r liveReporter) Logf(format string, args ...any) { r.events.app.logf(forma
 
 // Notify writes what happened to a point.
 func (r liveReporter) Notify(e experiment.Event) { r.events.notify(e) }
+
+// processor refuses a GPU that is known to stand for the processor of this machine.
+func (a *app) processor(g *hardware.GPU) error {
+	table, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		return err
+	}
+	return detect.Processor(table, g)
+}

@@ -10,25 +10,28 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/testkit"
+	"llmprof/measure/detect"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
+	"llmprof/unit"
 	"llmprof/validate"
 )
 
 // A machine is a made-up one: the GPUs that it says it has, and a measurement
 // that takes the fixture for what was seen.
 type machine struct {
-	devices []device
+	devices []detect.Device
 	measure experiment.Measure
 	calls   int
 	before  func() // each measurement
 }
 
-func one(name string) []device {
+func one(name string) []detect.Device {
 	uuid := "GPU-1"
-	return []device{{Name: name, UUID: &uuid, Memory: memTotal("MemTotal: 146800640 kB\n")}}
+	return []detect.Device{{Name: name, UUID: &uuid, Memory: new(unit.Bytes(146800640 * 1024))}}
 }
 
 // tryLive runs "validate --live" on a made-up machine.
@@ -36,7 +39,7 @@ func (m *machine) tryLive(t *testing.T, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, styled: &out, stderr: &errs, env: func(string) string { return "" }}
-	v := &comparison{live: liveFlags{gpus: func(context.Context) []device { return m.devices }}}
+	v := &comparison{live: liveFlags{gpus: func(context.Context) []detect.Device { return m.devices }}}
 	v.live.measure = func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 		m.calls++
 		if m.before != nil {
@@ -50,7 +53,7 @@ func (m *machine) tryLive(t *testing.T, args ...string) ran {
 	code := 0
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		code = 1
-		errs.WriteString(err.Error())
+		errs.WriteString(settings.InFlags(err).Error())
 	}
 	return ran{code, out.String(), errs.String()}
 }
@@ -225,12 +228,12 @@ func TestLiveAltered(t *testing.T) {
 // TestLiveTarget holds which GPU the predictions are for.
 func TestLiveTarget(t *testing.T) {
 	two := append(one(h200Name), one("NVIDIA A100-SXM4-40GB")...)
-	two[1].Memory = memTotal("MemTotal: 41943040 kB\n")
+	two[1].Memory = new(unit.Bytes(41943040 * 1024))
 	other := "GPU-2"
 	two[1].UUID = &other
 	for _, c := range []struct {
 		name    string
-		devices []device
+		devices []detect.Device
 		args    []string
 		code    int
 		want    string // on standard error, or of the result

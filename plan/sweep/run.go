@@ -13,7 +13,7 @@ import (
 	"unicode"
 
 	"llmprof/analytic"
-	"llmprof/deployment"
+	"llmprof/unit"
 )
 
 // A Format is a form in which rows are written.
@@ -66,7 +66,7 @@ func (o *Options) text(err error) string {
 	if o.Name == nil {
 		return err.Error()
 	}
-	return deployment.Text(err, o.Name)
+	return unit.Text(err, o.Name)
 }
 
 // blockPoints is how many points a worker answers at a time.

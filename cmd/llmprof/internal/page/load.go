@@ -148,7 +148,7 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 		point := &all[i]
 		point.Rate = at.Rate
 		if at.Err != nil {
-			point.Error = deployment.Text(at.Err, settings.Flag)
+			point.Error = unit.Text(at.Err, settings.Flag)
 		}
 		if at.Steady != nil {
 			point.TTFT, point.TPOT = at.Steady.TTFT, at.Steady.TPOT
@@ -159,5 +159,5 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 
 // noState is why there is no steady state at any rate.
 func noState(err error) *Answer {
-	return &Answer{Data: &Rates{Points: []loadPoint{{Error: deployment.Text(err, settings.Flag)}}}}
+	return &Answer{Data: &Rates{Points: []loadPoint{{Error: unit.Text(err, settings.Flag)}}}}
 }

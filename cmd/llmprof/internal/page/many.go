@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"llmprof/cmd/llmprof/internal/settings"
-	"llmprof/deployment"
 	"llmprof/plan/sweep"
+	"llmprof/unit"
 )
 
 // mostPoints bounds a sweep of the page.
@@ -128,7 +128,7 @@ func (p *Page) options(ctx context.Context, r *Request) *Answer {
 				delete(flags, flag)
 			}
 			if err := p.can(ctx, flags); err != nil {
-				refused[flag][value] = deployment.Text(err, settings.Flag)
+				refused[flag][value] = unit.Text(err, settings.Flag)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 // A Page keeps what it has read of models, GPUs and calibrations.
@@ -101,7 +102,7 @@ type Answer struct {
 func (p *Page) Handle(ctx context.Context, request []byte) []byte {
 	a, err := p.answer(ctx, request)
 	if err != nil {
-		a = &Answer{Error: deployment.Text(err, settings.Flag)}
+		a = &Answer{Error: unit.Text(err, settings.Flag)}
 	}
 	text, err := json.Marshal(a)
 	if err != nil {

@@ -37,10 +37,15 @@ func Flag(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }
 
 // InFlags is an error with settings by their flags; a mistake in a request is one in the flags then.
 func InFlags(err error) error {
-	if wrong := (*deployment.Error)(nil); !errors.As(err, &wrong) {
+	wrong := (*unit.Error)(nil)
+	if !errors.As(err, &wrong) {
 		return err
 	}
-	return UsageError{spelt{deployment.Text(err, Flag), err}}
+	said := spelt{unit.Text(err, Flag), err}
+	if wrong.Failed {
+		return said
+	}
+	return UsageError{said}
 }
 
 // spelt is an error in other words.

@@ -95,8 +95,9 @@ func metricDocuments(all []unit.Metric) []MetricDocument {
 	list := make([]MetricDocument, len(all))
 	for i := range all {
 		m := &all[i]
-		list[i] = MetricDocument{m.Key, m.Unit, OrNull(m.Value), OrNull(m.Low), OrNull(m.High), OrNull(m.Floor), OrNull(m.Bound),
-			OrNull(m.Reason)}
+		list[i] = MetricDocument{m.Key, m.Unit, unit.OrNull(m.Value), unit.OrNull(m.Low), unit.OrNull(m.High), unit.OrNull(m.Floor),
+			unit.OrNull(m.Bound),
+			unit.OrNull(m.Reason)}
 	}
 	return list
 }
@@ -311,7 +312,7 @@ func (e *Estimate) Document() *EstimateDocument {
 	j := e.Figures()
 	for _, c := range e.Changes() {
 		j.Sensitivity = append(j.Sensitivity, changeJSON{
-			c.Name, OrNull(c.By.In(settings.Flag)), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
+			c.Name, unit.OrNull(c.By.In(settings.Flag)), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
 		})
 	}
 	return j
@@ -327,7 +328,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 			e.Machine.GPU.Name, e.Machine.GPU.Key, e.Request.GPU, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock,
 		},
 		Workload: workloadJSON{
-			Workload: *w, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
+			Workload: *w, Chunk: unit.OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: e.Computes(),
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
@@ -390,7 +391,7 @@ func (e *Estimate) decodeOf(j *EstimateDocument) {
 func modelOf(m *models.Model) modelJSON {
 	return modelJSON{
 		Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), WithEncoders: withEncoders(m), ParamsActive: m.ActiveParams(),
-		Layers: m.NumLayers(), LayerKinds: kinds(m), MaxContext: OrNull(m.MaxContext),
+		Layers: m.NumLayers(), LayerKinds: kinds(m), MaxContext: unit.OrNull(m.MaxContext),
 	}
 }
 

@@ -109,13 +109,14 @@ func (l *Load) document() *loadJSON {
 	s := l.Steady
 	j := &loadJSON{
 		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name,
-		Speculation: speculationOf(l.Server), TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
+		Speculation: speculationOf(l.Server), TTFT: float64(s.TTFT), TPOT: unit.OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization,
 		KVTokens: l.Server.Tokens(), KV: s.Cache,
-		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: s.Capacity,
+		Energy: float64(s.Energy), Cost: unit.OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: unit.OrNull(float64(l.hour())),
+		Capacity: s.Capacity,
 	}
 	if h := l.High; h != nil {
-		j.High = &highJSON{float64(h.TTFT), OrNull(float64(h.TPOT)), float64(h.E2E), h.Throughput}
+		j.High = &highJSON{float64(h.TTFT), unit.OrNull(float64(h.TPOT)), float64(h.E2E), h.Throughput}
 	}
 	return j
 }

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/hardware"
+	"llmprof/measure/detect"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -178,8 +179,8 @@ func DocumentGPU(g *hardware.GPU) GPUDocument {
 	j := GPUDocument{
 		Key: g.Key, Name: g.Name, Aliases: append([]string{}, g.Aliases...), Vendor: g.Vendor, Generation: g.Generation,
 		Capability: g.ComputeCapability, SMs: g.SMs, Clock: cmp.Or(g.ClockLimit, g.Clock), Peaks: map[string]unit.FLOPsPerSec{},
-		Memory: g.Memory, Bandwidth: g.Bandwidth, L2: g.L2, Link: OrNull(g.Link), PCIe: OrNull(g.PCIe), NIC: OrNull(g.NIC),
-		GPUsPerNode: g.GPUsPerNode, TDP: cmp.Or(g.PowerLimit, g.TDP), PriceSource: OrNull(g.PriceSource), Source: g.Source,
+		Memory: g.Memory, Bandwidth: g.Bandwidth, L2: g.L2, Link: unit.OrNull(g.Link), PCIe: unit.OrNull(g.PCIe), NIC: unit.OrNull(g.NIC),
+		GPUsPerNode: g.GPUsPerNode, TDP: cmp.Or(g.PowerLimit, g.TDP), PriceSource: unit.OrNull(g.PriceSource), Source: g.Source,
 		Notes: append([]string{}, g.Notes...), Traps: append([]string{}, g.Traps...),
 	}
 	for _, f := range g.Formats() {
@@ -197,20 +198,8 @@ func DocumentGPU(g *hardware.GPU) GPUDocument {
 	return j
 }
 
-// A Device is a GPU as the machine names it.
-type Device struct {
-	Name   string      `json:"name"`
-	Bus    *string     `json:"bus_id"`
-	UUID   *string     `json:"uuid"`
-	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
-	Key    *string     `json:"key"`          // in the table
-	Error  *string     `json:"error"`
-	Host   *string     `json:"host,omitempty"` // the host around it, as flags of an estimate; null where it is not told
-	Clocks *string     `json:"clocks"`         // at this moment, of the greatest; null where no sensor reports them
-}
-
 // DevicesTable lists the GPUs of a machine, one a row.
-func DevicesTable(found []Device) render.Table {
+func DevicesTable(found []detect.Device) render.Table {
 	t := render.Table{Columns: []render.Column{
 		{Title: "device", Key: "name", Left: true}, {Title: "in the table", Key: "key", Left: true},
 		{Title: "memory", Key: "memory_bytes"}, {Title: "bus", Key: "bus_id", Left: true},
@@ -222,7 +211,7 @@ func DevicesTable(found []Device) render.Table {
 }
 
 // DevicesPage is the GPUs of a machine for people.
-func DevicesPage(found []Device) *render.Document {
+func DevicesPage(found []detect.Device) *render.Document {
 	var unknown, clocks, hosts []string
 	if len(found) > 0 && found[0].Host != nil {
 		hosts = append(hosts, "llmprof estimate MODEL GPU --fit "+*found[0].Host)

@@ -64,7 +64,7 @@ func SummarizeModel(m *models.Model) ModelSummary {
 	return ModelSummary{
 		Name: m.Name, Family: m.Family, Source: m.Source, ParamsTotal: m.Params(), WithEncoders: withEncoders(m),
 		ParamsActive: m.ActiveParams(), Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat(m)),
-		State: m.StateBytes(stateFormat), MaxContext: OrNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
+		State: m.StateBytes(stateFormat), MaxContext: unit.OrNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
 	}
 }
 

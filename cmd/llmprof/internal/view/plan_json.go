@@ -117,12 +117,12 @@ func (p *Plan) Document() *PlanDocument {
 		Rejected: []planRejectJSON{}, Launch: []plan.Launch{},
 		Check: append([]string{}, p.Checks...),
 		Asked: planAskedJSON{
-			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: OrNull(q.Targets.TTFT),
-			TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
-			TTFTTail: OrNull(q.Tails.TTFT), TPOTTail: OrNull(q.Tails.TPOT), E2ETail: OrNull(q.Tails.E2E),
-			Rate: OrNull(q.Load.Rate), Concurrency: OrNull(q.Load.Concurrency), Throughput: OrNull(q.Load.Throughput),
-			Budget:  OrNull(float64(q.Budget)),
-			MaxGPUs: OrNull(q.MaxGPUs), Acceptance: OrNull(q.Acceptance), By: string(q.By), At: "high",
+			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: unit.OrNull(q.Targets.TTFT),
+			TPOT: unit.OrNull(q.Targets.TPOT), E2E: unit.OrNull(q.Targets.E2E),
+			TTFTTail: unit.OrNull(q.Tails.TTFT), TPOTTail: unit.OrNull(q.Tails.TPOT), E2ETail: unit.OrNull(q.Tails.E2E),
+			Rate: unit.OrNull(q.Load.Rate), Concurrency: unit.OrNull(q.Load.Concurrency), Throughput: unit.OrNull(q.Load.Throughput),
+			Budget:  unit.OrNull(float64(q.Budget)),
+			MaxGPUs: unit.OrNull(q.MaxGPUs), Acceptance: unit.OrNull(q.Acceptance), By: string(q.By), At: "high",
 		},
 	}
 	if q.Expected {
@@ -148,16 +148,16 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 	j := planRowJSON{
 		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP,
 		MoETP: expertTP(r.Card.Model, r.Split.Parallel()), MicroBatches: r.MicroBatches,
-		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget),
-		Limit: OrNull(r.Limit), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
-		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion),
+		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: unit.OrNull(r.Budget),
+		Limit: unit.OrNull(r.Limit), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: unit.OrNull(r.TPOT), E2E: r.E2E,
+		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: unit.OrNull(r.PerHour), PerMillion: unit.OrNull(r.PerMillion),
 		JToken:   r.JToken,
-		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
-		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Request),
+		Expected: planTimesJSON{r.Estimate.TTFT.Expected, unit.OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
+		Pareto:   r.Pareto, Running: unit.OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Request),
 		Accuracy: *a,
 	}
 	if t := &r.Tail; t.TTFT > 0 {
-		j.P99 = &planTimesJSON{t.TTFT, OrNull(t.TPOT), t.E2E}
+		j.P99 = &planTimesJSON{t.TTFT, unit.OrNull(t.TPOT), t.E2E}
 	}
 	return j
 }

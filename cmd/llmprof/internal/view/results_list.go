@@ -39,15 +39,15 @@ func ResultRows(all []*result.Result) []ResultRow {
 	for i, r := range all {
 		rows[i] = ResultRow{
 			ID: r.ID, Process: r.Process, Processes: r.Processes, Cycle: r.Cycle, Model: r.Model.Name, Engine: r.Engine.Name,
-			GPUs: len(r.Machine.GPUs), Batch: OrNull(r.Workload.Batch), PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
+			GPUs: len(r.Machine.GPUs), Batch: unit.OrNull(r.Workload.Batch), PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
 			TTFT: medianOf(r.TTFT), TPOT: medianOf(r.TPOT), TTLT: medianOf(r.TTLT), Marks: append([]string{}, r.Marks...),
 			Server: Server(r),
 		}
 		if len(r.Machine.GPUs) > 0 {
 			g := r.Machine.GPUs[0]
-			rows[i].GPU = OrNull(g.Key)
+			rows[i].GPU = unit.OrNull(g.Key)
 			if g.Key == "" {
-				rows[i].GPU = OrNull(g.Name)
+				rows[i].GPU = unit.OrNull(g.Name)
 			}
 		}
 		if r.Energy != nil && r.Energy.PerToken != nil {

@@ -230,7 +230,7 @@ func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 		j.Phase = "decode"
 	}
 	if p.Why != nil {
-		j.Reason = OrNull(p.Why.Error())
+		j.Reason = unit.OrNull(p.Why.Error())
 	}
 	for _, r := range p.Rows {
 		o := OperatorDocument{Name: r.Name, Includes: append([]string{}, r.Includes...), Layers: r.Layers, Kernels: r.Kernels,

@@ -36,7 +36,7 @@ func Server(r *result.Result) *ServerFigures {
 		return nil
 	}
 	l := &ServerFigures{
-		Concurrency: OrNull(s.Concurrency), Rate: s.RateHz, Requests: s.Requests, Failed: s.Requests - s.Completed, Completed: s.RequestRate,
+		Concurrency: unit.OrNull(s.Concurrency), Rate: s.RateHz, Requests: s.Requests, Failed: s.Requests - s.Completed, Completed: s.RequestRate,
 		Prompt: meanOf(s.PromptTokens), Output: meanOf(s.GeneratedTokens), TTFTTail: tailOf(r.TTFT), TPOTTail: tailOf(r.TPOT),
 		Seed: r.Provenance.Seed,
 	}

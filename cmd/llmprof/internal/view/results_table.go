@@ -10,6 +10,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/internal/stats"
 	"llmprof/measure/aggregate"
+	"llmprof/unit"
 )
 
 // Page is the sizes of ELANA's table 2, or times and energies by device and setting as in its tables 3 and 4, or both.
@@ -184,7 +185,7 @@ func (p *Publication) Table() *render.Table {
 		"ttlt_s", "ttlt_stddev_s", "energy_per_request_j", "generated_tok_s", "params_bytes", "cache_bytes", "cache_tokens", "marks")
 	for i := range p.Rows {
 		r := &p.Rows[i]
-		cells := []any{r.Device, r.Engine, r.Model, Cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
+		cells := []any{r.Device, r.Engine, r.Model, Cell(unit.OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
 		for _, f := range r.figures() {
 			mean, spread := any(nil), any(nil)
 			if f.times != nil {
@@ -192,7 +193,7 @@ func (p *Publication) Table() *render.Table {
 			}
 			cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
 		}
-		cells = append(cells, Cell(r.Generated), Cell(r.Params), Cell(r.Cache), Cell(OrNull(r.CacheTokens)), joined(r.Marks))
+		cells = append(cells, Cell(r.Generated), Cell(r.Params), Cell(r.Cache), Cell(unit.OrNull(r.CacheTokens)), joined(r.Marks))
 		t.Add(cells...)
 	}
 	return t
@@ -213,7 +214,7 @@ func EnergyTable(r *aggregate.Report) render.Table {
 	for i := range r.Experiments {
 		a := &r.Experiments[i]
 		o := &a.Totals
-		t.Add(a.ID, a.ModelName, Cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, Cell(o.Tokens), Cell(o.InferenceS), Cell(o.EnergyJ),
+		t.Add(a.ID, a.ModelName, Cell(unit.OrNull(a.Workload.Batch)), a.Method.NumProcesses, Cell(o.Tokens), Cell(o.InferenceS), Cell(o.EnergyJ),
 			Cell(o.TokensPerS), Cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12))
 	}
 	return t

@@ -5,6 +5,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/serving"
+	"llmprof/unit"
 )
 
 // SimulationSchema is the version of the document.
@@ -176,7 +177,7 @@ func (s *Simulation) Document() *SimulationDocument {
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}
 		if l := p.Load; l != nil {
-			one.Rate, one.N = OrNull(l.Arrival.Rate), OrNull(l.Arrival.Concurrency)
+			one.Rate, one.N = unit.OrNull(l.Arrival.Rate), unit.OrNull(l.Arrival.Concurrency)
 		}
 		d.Points = append(d.Points, one)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"llmprof/analytic/operator"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/unit"
 	"llmprof/validate"
 )
 
@@ -88,7 +89,7 @@ type SkipDocument struct {
 // JSON is the document of the validation, for programs.
 func (v *Validation) JSON() any {
 	j := &ValidationDocument{
-		Schema: validateSchema, Observations: v.Observations, FailOver: OrNull(v.FailOver),
+		Schema: validateSchema, Observations: v.Observations, FailOver: unit.OrNull(v.FailOver),
 		Summary: append([]validate.Summary{}, validate.Summarize(v.Score.Rows, v.By...)...), Rows: []RowDocument{},
 		Skipped: []SkipDocument{}, Findings: append([]validate.Finding{}, v.Score.Findings...), Sources: []validate.Source{},
 		Operators: v.operatorsJSON(),
@@ -109,10 +110,11 @@ func (v *Validation) JSON() any {
 
 func rowOf(r *validate.Row) RowDocument {
 	j := RowDocument{
-		Metric: r.Metric, Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model,
+		Metric: r.Metric, Engine: r.Engine, Mode: unit.OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model,
 		Workload: operator.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
-		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
-		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
+		Fitted: r.Fitted != "", FittedBy: unit.OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
+		Source: r.Source, ID: unit.OrNull(r.ID), Samples: unit.OrNull(r.Samples), Marks: append([]string{}, r.Marks...),
+		Note: unit.OrNull(r.Note),
 	}
 	if inside, ok := r.Inside(); ok {
 		j.Inside = &inside
@@ -130,7 +132,7 @@ func skipOf(s *validate.Skip) SkipDocument {
 	j := SkipDocument{Reason: string(s.Reason), Detail: s.Detail, Source: s.Source}
 	if o := s.Observation; o != nil {
 		metric, runs := string(o.Metric), o.Runs()
-		j.ID, j.Metric, j.Model, j.GPU, j.Engine = OrNull(o.ID), &metric, &o.Model, &o.GPU, &runs
+		j.ID, j.Metric, j.Model, j.GPU, j.Engine = unit.OrNull(o.ID), &metric, &o.Model, &o.GPU, &runs
 	}
 	return j
 }

@@ -11,15 +11,6 @@ import (
 	"llmprof/unit"
 )
 
-// OrNull is a pointer to v, or nil for the zero value that means "none".
-func OrNull[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
 // finite is a pointer to v, or nil if it is no number.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {

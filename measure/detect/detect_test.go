@@ -1,4 +1,4 @@
-package main
+package detect
 
 import (
 	"os"
@@ -31,19 +31,19 @@ func TestNvidiaSMI(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 
-	here := detect(t.Context(), driverFiles(), true)
+	here := List(t.Context(), driverFiles(), true)
 	if len(here) != 1 || here[0].Memory == nil || *here[0].Memory != unit.Bytes(81920<<20) {
 		t.Errorf("here: %+v", here)
 	}
 	table, err := hardware.Load(llmprof.HardwareTOML)
 	testkit.Must(t, err)
-	if unknown := match(table, here); unknown != 0 || *here[0].Key != "a100-sxm-80gb" {
+	if unknown := Match(table, here); unknown != 0 || *here[0].Key != "a100-sxm-80gb" {
 		t.Errorf("%d unknown: %+v", unknown, here)
 	}
-	if elsewhere := detect(t.Context(), driverFiles(), false); len(elsewhere) != 1 || elsewhere[0].Memory != nil {
+	if elsewhere := List(t.Context(), driverFiles(), false); len(elsewhere) != 1 || elsewhere[0].Memory != nil {
 		t.Errorf("elsewhere: %+v", elsewhere)
 	}
-	if nothing := detect(t.Context(), fstest.MapFS{}, false); len(nothing) != 0 {
+	if nothing := List(t.Context(), fstest.MapFS{}, false); len(nothing) != 0 {
 		t.Errorf("nothing: %+v", nothing)
 	}
 }
