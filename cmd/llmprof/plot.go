@@ -351,12 +351,13 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 	if _, err := os.Stat(d.measured); err != nil {
 		return nil, fmt.Errorf("--measured %s: %w", d.measured, input.Cause(err))
 	}
-	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
+	v := &comparison{Selection: validate.Selection{GPU: d.GPU}, constant: d.Calibration, given: d.given,
+		live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
 	if d.Model != "" {
-		v.models = []string{d.Model}
+		v.Models = []string{d.Model}
 	}
 	if d.Engine != "" {
-		v.engines = []string{d.Engine}
+		v.Engines = []string{d.Engine}
 	}
 	if strings.HasSuffix(d.measured, ".gz") || !isResult(d.measured) {
 		w := d.Workload()

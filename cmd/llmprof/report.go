@@ -23,7 +23,6 @@ import (
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/measure/result"
-	"llmprof/models"
 	"llmprof/plots"
 	"llmprof/validate"
 )
@@ -301,13 +300,7 @@ func (a *app) observed(p *paper, ans *answer, results []stored) (*view.Validatio
 	if err != nil {
 		return nil, err
 	}
-	table := scorer.Model
-	scorer.Model = func(name string) (*models.Model, error) {
-		if name == ans.Model.Name { // the table has none of a directory or of the hub
-			return ans.Model, nil
-		}
-		return table(name)
-	}
+	scorer.Know(ans.Model) // the table has none of a directory or of the hub
 	v.Scorer, v.Observations, v.Score = scorer, len(all), scorer.Score(all)
 	v.By = differing(v.Score.Rows, validate.ByEngine, validate.ByGPU, validate.ByTP, validate.ByModel)
 	for _, name := range v.Files {

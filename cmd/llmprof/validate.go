@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,20 +14,17 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
-	"llmprof/hardware"
-	"llmprof/internal/spelling"
 	"llmprof/models"
 	"llmprof/plots"
 	"llmprof/validate"
+	"llmprof/validate/reports"
 )
 
 // A comparison is predictions beside observations, as the command line asks for it.
 type comparison struct {
 	view.Validation
+	validate.Selection
 	by       []string
-	models   []string
-	gpu      string
-	engines  []string
 	ablate   bool
 	pool     bool
 	chart    string
@@ -38,7 +33,6 @@ type comparison struct {
 	trace    traceFlags
 	output   output
 	given    func(flag string) bool
-	said     []string // what files of other tools are
 }
 
 func (a *app) validateCommand(v *comparison) *cobra.Command {
@@ -77,9 +71,9 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 }
 
 func (v *comparison) chosenFlags(f *pflag.FlagSet) {
-	f.StringSliceVarP(&v.models, "model", "m", nil, "only of these `models`; a directory names your own")
-	f.StringVarP(&v.gpu, "gpu", "g", "", "only on this `GPU`")
-	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
+	f.StringSliceVarP(&v.Models, "model", "m", nil, "only of these `models`; a directory names your own")
+	f.StringVarP(&v.GPU, "gpu", "g", "", "only on this `GPU`")
+	f.StringSliceVar(&v.Engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"},
 		"group by `keys`: engine, gpu, tp, model, ffn, kind, batch, release, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
@@ -149,13 +143,11 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if err := a.ownModels(ctx, v); err != nil {
 		return err
 	}
-	all, refused, err := v.readObservations()
+	c, err := a.collect(v)
 	if err != nil {
 		return err
 	}
-	if all, err = v.chosen(a, all, refused); err != nil {
-		return err
-	}
+	all := c.Observations
 	v.Observations = len(all)
 	if f := a.follow(); f.terminal {
 		f.progress(fmt.Sprintf("predicting %d observations", len(all)))
@@ -168,19 +160,19 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if gpu := constants.Unused(); gpu != "" {
 		return usage("--calibration %s: it is of %s, and no observation is", v.constant, gpu)
 	}
-	for _, e := range refused {
-		v.Score.Refuse(e.path, e.err)
+	for _, r := range c.Refused {
+		v.Score.Refuse(r.Path, settings.InFlags(r.Err))
 	}
-	if v.Operators, err = v.operators(); err != nil {
+	if v.Operators, err = reports.Operators(v.Files, scorer, &v.Selection, v.told()); err != nil {
 		return err
 	}
 	if v.Sources, err = validate.Sources(); err != nil {
 		return err
 	}
 	if v.ablate {
-		return errors.Join(a.writeAblation(v), unread(refused))
+		return errors.Join(a.writeAblation(v), unread(c.Refused))
 	}
-	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
+	return errors.Join(a.writeComparison(v), v.verdict(), unread(c.Refused))
 }
 
 func (a *app) writeComparison(v *comparison) error {
@@ -222,18 +214,14 @@ func (a *app) scorerBy(file string, constants *deployment.Calibrations) (*valida
 	if err != nil {
 		return nil, err
 	}
-	return &validate.Scorer{
-		Model:       table.Model,
-		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
-		Calibration: constants.Among,
-	}, nil
+	return validate.NewScorer(table, gpus, constants.Among), nil
 }
 
 // ownModels lets models of directories and config.json files be found by their own
 // names, as results have them.
 func (a *app) ownModels(ctx context.Context, v *comparison) error {
-	own, table := map[string]*models.Model{}, v.Scorer.Model
-	for i, name := range v.models {
+	var own []*models.Model
+	for i, name := range v.Models {
 		if !strings.ContainsAny(name, `/\`) {
 			continue
 		}
@@ -241,86 +229,10 @@ func (a *app) ownModels(ctx context.Context, v *comparison) error {
 		if err != nil {
 			return err
 		}
-		own[m.Name], v.models[i] = m, m.Name
+		own, v.Models[i] = append(own, m), m.Name
 	}
-	v.Scorer.Model = func(name string) (*models.Model, error) {
-		if m := own[name]; m != nil {
-			return m, nil
-		}
-		return table(name)
-	}
+	v.Scorer.Know(own...)
 	return nil
-}
-
-// chosen says what files of other tools are, and keeps the observations that the flags ask for.
-func (v *comparison) chosen(a *app, all []validate.Observation, refused []refusal) ([]validate.Observation, error) {
-	for _, line := range v.said {
-		a.logf("%s", line)
-	}
-	if len(all) == 0 && len(refused) > 0 && (len(v.said) > 0 || len(v.engines) > 0) {
-		return nil, noneOf(refused)
-	}
-	return v.only(a, v.Scorer, all)
-}
-
-// only keeps the observations that the flags ask for, whose names it puts as the
-// tables have them.
-func (v *comparison) only(a *app, s *validate.Scorer, all []validate.Observation) ([]validate.Observation, error) {
-	for i, name := range v.models {
-		m, err := s.Model(name)
-		if err != nil {
-			return nil, wrong(err)
-		}
-		v.models[i] = m.Name
-	}
-	if v.gpu != "" {
-		g, err := s.GPU(v.gpu)
-		if err != nil {
-			return nil, wrong(err)
-		}
-		v.gpu = g.Key
-		if v.live.device == "cpu" {
-			if err := a.processor(g); err != nil {
-				return nil, err
-			}
-		}
-	}
-	engines := map[string]bool{}
-	for i := range all {
-		engines[all[i].Engine] = true
-	}
-	for _, name := range v.engines {
-		known := slices.Sorted(maps.Keys(engines))
-		if !slices.ContainsFunc(all, func(o validate.Observation) bool { return runs(s.Canonical(o.Config), name) }) {
-			return nil, usage("no observation is of the engine %.60q; %s", name, spelling.Hint(name, known))
-		}
-	}
-	kept := slices.DeleteFunc(all, func(o validate.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
-	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {
-		return nil, usage("no observation is of%s", v.wanted())
-	}
-	return kept, nil
-}
-
-// wanted names the flags that choose observations.
-func (v *comparison) wanted() (flags string) {
-	for _, f := range []struct{ name, value string }{{"model", strings.Join(v.models, ",")}, {"gpu", v.gpu},
-		{"engine", strings.Join(v.engines, ",")}} {
-		if f.value != "" {
-			flags += fmt.Sprintf(" --%s %.60s", f.name, f.value)
-		}
-	}
-	return flags
-}
-
-func (v *comparison) wants(c validate.Config) bool {
-	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
-		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return runs(c, e) }))
-}
-
-// runs reports whether an engine of a name runs a configuration.
-func runs(c validate.Config, engine string) bool {
-	return strings.EqualFold(c.Engine, engine) || strings.EqualFold(c.Runs(), engine)
 }
 
 // verdict is an error where a group is off by more than --fail-over, or where

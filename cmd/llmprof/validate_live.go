@@ -65,7 +65,7 @@ func (v *comparison) checkLive() error {
 	switch {
 	case l.device != "" && l.device != "cuda" && l.device != "cpu":
 		return usage("--device %.40q: want cuda or cpu", l.device)
-	case l.device == "cpu" && v.gpu == "":
+	case l.device == "cpu" && v.GPU == "":
 		return usage("--device cpu: a processor has no row in the table of GPUs; describe it in a file for --hardware and name it with --gpu, " +
 			"as docs/validate-live.md does")
 	}
@@ -116,7 +116,7 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 	if err != nil {
 		return nil, err
 	}
-	gpu, uuids, err := detect.Target(ctx, table, l.device, v.gpu, l.gpus)
+	gpu, uuids, err := detect.Target(ctx, table, l.device, v.GPU, l.gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -141,10 +141,10 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 	}
 	return live.Run(ctx, live.Options{
 		Grid: live.Grid{
-			File: l.grid, Models: v.models, Engines: v.engines, Batches: l.batches, PromptLens: l.prompts, GenLen: l.gen,
+			File: l.grid, Models: v.Models, Engines: v.Engines, Batches: l.batches, PromptLens: l.prompts, GenLen: l.gen,
 			Python: l.python, Libraries: l.libraries,
 		},
-		Target:  live.Target{GPU: gpu, Named: v.gpu != "", UUIDs: uuids, CPU: l.device == "cpu"},
+		Target:  live.Target{GPU: gpu, Named: v.GPU != "", UUIDs: uuids, CPU: l.device == "cpu"},
 		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
 		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.Only,
 	}, liveReporter{&notifier{app: a}})

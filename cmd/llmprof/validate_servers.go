@@ -13,6 +13,7 @@ import (
 	"llmprof/deployment"
 	"llmprof/measure/result"
 	"llmprof/serving"
+	"llmprof/validate/reports"
 	"llmprof/validate/served"
 )
 
@@ -83,7 +84,7 @@ func servedRuns(gpu string, files []string) ([]served.Run, error) {
 	if gpu == "" {
 		return nil, usage("which GPU did the server run on? Give --gpu, as in --gpu h100")
 	}
-	files, err := expand(files)
+	files, err := reports.Expand(files)
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/pflag"
 
-	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/models"
-	"llmprof/unit"
-	"llmprof/validate"
 	"llmprof/validate/traced"
 )
 
@@ -54,7 +47,7 @@ func (v *comparison) checkTrace() error {
 	switch {
 	case len(v.Files) > 0:
 		return usage("--trace %s: result files are compared without it", t.file)
-	case len(v.models) > 1 || len(v.engines) > 1:
+	case len(v.Models) > 1 || len(v.Engines) > 1:
 		return usage("--trace: give one --model and one --engine")
 	case t.context < 0 || t.context > 1<<30 || t.tp < 1 || t.tp > 1024:
 		return usage("--context %d and --tp %d: want numbers above 0", t.context, t.tp)
@@ -79,7 +72,18 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 	if err := a.ownModels(ctx, v); err != nil {
 		return nil, err
 	}
-	q, err := a.traceQuestion(v, l)
+	gpus, err := a.library().GPUs(v.live.hardware)
+	if err != nil {
+		return nil, err
+	}
+	ask := &traced.Given{Selection: &v.Selection, TP: v.trace.tp, Context: v.trace.context, Weights: v.trace.weights, KV: v.trace.kv}
+	if v.given("batch") {
+		ask.Batch = v.live.batches[0]
+	}
+	if v.given("prompt-len") {
+		ask.Prompt = v.live.prompts[0]
+	}
+	q, err := ask.Question(l, v.Scorer, gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -88,73 +92,6 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 		return nil, fmt.Errorf("%s: %w", v.trace.file, err)
 	}
 	return &view.Traced{File: v.trace.file, Scorer: v.Scorer, Phases: phases}, nil
-}
-
-// traceQuestion is what the trace is of: by the flags, else by the trace.
-func (a *app) traceQuestion(v *comparison, l *traced.Timeline) (*traced.Question, error) {
-	t, note := &v.trace, traced.NoteOf(l)
-	if v.given("batch") {
-		note.Batch = v.live.batches[0]
-	}
-	if v.given("prompt-len") {
-		note.Prompt = v.live.prompts[0]
-	}
-	q := &traced.Question{Config: validate.Config{
-		Model: note.Model, Engine: engine.Names()[0], TP: t.tp, Batch: note.Batch, Prompt: note.Prompt, Gen: 2,
-		Weights: cmp.Or(t.weights, note.Weights, "bf16"), KV: t.kv,
-	}, Context: cmp.Or(t.context, note.Context)}
-	if len(v.models) > 0 {
-		q.Config.Model = v.models[0]
-	}
-	if len(v.engines) > 0 {
-		q.Config.Engine = v.engines[0]
-	}
-	if q.Config.Model == "" {
-		return nil, usage("--trace: the trace does not name its model: give --model")
-	}
-	m, err := v.Scorer.Model(q.Config.Model)
-	if err != nil {
-		return nil, wrong(err)
-	}
-	q.Config.Model, q.Layers = m.Name, attentions(m)
-	if q.Layers == 0 {
-		return nil, fmt.Errorf("%s has no attention, by which the layers of a step are found", m.Name)
-	}
-	q.Config.GPU, err = a.tracedGPU(v, l)
-	return q, err
-}
-
-func attentions(m *models.Model) (n int) {
-	for i := range m.Layers {
-		if slices.ContainsFunc(m.Layers[i].Blocks, func(b models.Block) bool { return b.Attention != nil }) {
-			n += m.Layers[i].Count
-		}
-	}
-	return n
-}
-
-// tracedGPU is the key of the GPU that was given, or that the trace names.
-func (a *app) tracedGPU(v *comparison, l *traced.Timeline) (string, error) {
-	table, err := a.library().GPUs(v.live.hardware)
-	if err != nil {
-		return "", err
-	}
-	if v.gpu != "" {
-		g, err := table.GPU(v.gpu)
-		if err != nil {
-			return "", wrong(err)
-		}
-		return g.Key, nil
-	}
-	devices := slices.Sorted(maps.Keys(l.Devices))
-	if len(devices) == 0 {
-		return "", usage("--trace: the trace does not name its GPU: give --gpu")
-	}
-	g, err := table.Match(l.Devices[devices[0]], unit.Bytes(0))
-	if err != nil {
-		return "", usage("--trace: %w; give --gpu", err)
-	}
-	return g.Key, nil
 }
 
 // runTrace writes the operators of a trace, and the chart of them where a picture is wanted.

@@ -96,6 +96,7 @@ func Read(name string, text []byte) ([]*Run, error) {
 type Given struct {
 	Model, GPU, Engine, Weights, KV string
 	TP                              int
+	Processor                       string // the GPU that stands for the processor of results without a GPU
 }
 
 // Observations are the times of a run as observations of a file, which ask tells what its report does not.
@@ -136,11 +137,11 @@ func (r *Run) lacks(c *validate.Config) error {
 		return fmt.Errorf("requests came at %.4g a second: their times include waiting for each other, and an estimate is of a batch that "+
 			"starts together; one request at a time, or clients that each wait for their answer, are compared", r.Rate)
 	case c.Model == "":
-		return errors.New("which model was served is not known: give --model")
+		return unit.Errorf("which model was served is not known: give {model}")
 	case c.GPU == "":
-		return errors.New("on which GPU it ran is not known: give --gpu")
+		return unit.Errorf("on which GPU it ran is not known: give {gpu}")
 	case c.Engine == "":
-		return errors.New("which engine served it is not known: give --engine")
+		return unit.Errorf("which engine served it is not known: give {engine}")
 	case r.Clients == 0:
 		return errors.New("how many requests were under way at a time is not known")
 	case c.Prompt < 1 || c.Gen < 1:

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"llmprof/analytic/breakdown"
+	"llmprof/unit"
 	"llmprof/validate"
 )
 
@@ -151,11 +152,11 @@ func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, 
 	}
 	switch {
 	case p.Config.Batch < 1:
-		return nil, errors.New("the trace does not say how many sequences a step had: give --batch")
+		return nil, unit.Failf("the trace does not say how many sequences a step had: give {batch}")
 	case !decode && p.Config.Prompt < 1:
-		return nil, errors.New("the trace does not say how long the prompts were: give --prompt-len")
+		return nil, unit.Failf("the trace does not say how long the prompts were: give {prompt_len}")
 	case decode && p.Context < 1:
-		return nil, errors.New("the trace does not say how much context a sequence had: give --prompt-len, or --context")
+		return nil, unit.Failf("the trace does not say how much context a sequence had: give {prompt_len}, or {context}")
 	}
 	p.Config.Gen = 2
 	if decode {

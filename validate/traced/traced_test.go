@@ -229,8 +229,8 @@ func TestRefusals(t *testing.T) {
 	for want, change := range map[string]func(*Timeline, *Question){
 		"no kernel of a GPU":        func(l *Timeline, _ *Question) { l.Kernels = nil },
 		"no step of 100 attentions": func(_ *Timeline, q *Question) { q.Layers = 100 },
-		"give --batch":              func(_ *Timeline, q *Question) { q.Config.Batch = 0 },
-		"give --prompt-len, or":     func(_ *Timeline, q *Question) { q.Config.Prompt = 0 },
+		"give batch":                func(_ *Timeline, q *Question) { q.Config.Batch = 0 },
+		"give prompt_len, or":       func(_ *Timeline, q *Question) { q.Config.Prompt = 0 },
 		"unheard-of":                func(_ *Timeline, q *Question) { q.Config.Model = "unheard-of" },
 	} {
 		l, q := made(4, 16, true), whole()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"llmprof"
-	"llmprof/hardware"
 	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/validate"
@@ -35,12 +34,7 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &validate.Scorer{
-		Model:       table.Model,
-		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
-		Calibration: constants.Among,
-	}
-	score := s.Score(all)
+	score := validate.NewScorer(table, gpus, constants.Among).Score(all)
 	times := NewAccuracy(score)
 	if len(times) == 0 && len(score.Skipped) > 0 {
 		return bare(decoded, errors.New(score.Skipped[0].Detail))
