@@ -12,6 +12,7 @@ import (
 
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
+	"llmprof/measure/tracefile"
 )
 
 // Limits of a trace that others wrote. One of a minute of vLLM has some hundreds of
@@ -213,7 +214,7 @@ func (s *scanner) event(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return err
 	}
-	device, called := OnDevice(head.Category), head.Category == "cuda_runtime" || head.Category == "cuda_driver"
+	device, called := tracefile.OnDevice(head.Category), head.Category == "cuda_runtime" || head.Category == "cuda_driver"
 	marked := head.Category == "user_annotation" || head.Category == "gpu_user_annotation"
 	if head.Phase != "X" || !device && !called && !marked {
 		return nil
