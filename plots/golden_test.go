@@ -60,9 +60,9 @@ func compare(t testing.TB) (*Figure, error) {
 	return Latency(SweepCaption(ByBatch, cases...), ByBatch, curves)
 }
 
-func allPictures(t testing.TB) (all []picture) {
+func allPictures(t testing.TB, of []subject) (all []picture) {
 	t.Helper()
-	for _, s := range subjects() {
+	for _, s := range of {
 		for _, p := range pictures(t, testCase(t, s.model, s.gpu, s.batch, s.tp)) {
 			all = append(all, picture{s.model + "-" + p.name, p.make})
 		}
@@ -70,10 +70,10 @@ func allPictures(t testing.TB) (all []picture) {
 	return append(all, picture{"gpus-sweep", func() (*Figure, error) { return compare(t) }})
 }
 
-// TestGolden holds every picture to the SVG in testdata; UPDATE_GOLDEN=1 writes
+// TestGolden holds every picture of a reviewed subject to the SVG in testdata; UPDATE_GOLDEN=1 writes
 // them anew, and LOOK_AT=DIR writes PNGs to look at.
 func TestGolden(t *testing.T) {
-	for _, p := range allPictures(t) {
+	for _, p := range allPictures(t, subjects()[:reviewed]) {
 		t.Run(p.name, func(t *testing.T) {
 			f, err := p.make()
 			testkit.Must(t, err)

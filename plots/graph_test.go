@@ -11,7 +11,7 @@ import (
 // TestGraphGolden compares the graphs with the SVG and DOT in testdata, and checks that their text
 // is inside and does not overlap.
 func TestGraphGolden(t *testing.T) {
-	for _, s := range subjects() {
+	for i, s := range subjects() {
 		t.Run(s.model, func(t *testing.T) {
 			c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 			r := explain(t, c)
@@ -26,6 +26,9 @@ func TestGraphGolden(t *testing.T) {
 			}
 			if dir := os.Getenv("LOOK_AT"); dir != "" {
 				look(t, f, filepath.Join(dir, s.model+"-graph.png"))
+			}
+			if i >= reviewed {
+				return
 			}
 			golden(t, s.model+"-graph.svg", []byte(got))
 			dot, err := GraphDOT(c, r, BothPhases)

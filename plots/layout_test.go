@@ -69,7 +69,7 @@ func checkLayout(t testing.TB, f *Figure) {
 }
 
 func TestTextIsInsideAndApart(t *testing.T) {
-	for _, p := range allPictures(t) {
+	for _, p := range allPictures(t, subjects()) {
 		t.Run(p.name, func(t *testing.T) {
 			f, err := p.make()
 			testkit.Must(t, err)

@@ -33,7 +33,7 @@ func TestSeriesAreDistinct(t *testing.T) {
 // TestAdaptive draws every picture in both schemes: what is dark on light ground is
 // light on dark ground, and no colour is left that is not in the colors.
 func TestAdaptive(t *testing.T) {
-	for _, p := range allPictures(t) {
+	for _, p := range allPictures(t, subjects()) {
 		f, err := p.make()
 		testkit.Must(t, err)
 		plain, err := f.SVG()
