@@ -76,7 +76,7 @@ func TestOddServersEnd(t *testing.T) {
 
 // TestOddSteadyStatesEnd asks the steady states of such servers: each is one of numbers, or an error.
 func TestOddSteadyStatesEnd(t *testing.T) {
-	for seed := range uint64(testkit.Cases(40, 150)) {
+	for seed := range uint64(testkit.Cases(20, 150)) {
 		random := rand.New(rand.NewPCG(seed, 8))
 		s := oddServer(t, random)
 		lengths := []Lengths{Fixed(1), Fixed(100), {Kind: "uniform", Low: 1, High: 250}, Fixed(700)}

@@ -145,7 +145,7 @@ func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 // be busy for more than 90 % of the time, if they did not send tokens of several steps together; such a server takes long to come to its
 // steady state.
 func TestSteadyOfBusyServers(t *testing.T) {
-	for _, seed := range []int{9, 55, 19, 25, 42, 13, 17}[:testkit.Cases(2, 7)] {
+	for _, seed := range []int{9, 55, 19, 25, 42, 13, 17}[:testkit.Cases(1, 7)] {
 		random := rand.New(rand.NewPCG(uint64(seed), 77771127))
 		s, what, prompt, gen, rate := busyServer(t, random)
 		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
