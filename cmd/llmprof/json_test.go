@@ -92,7 +92,7 @@ func TestEstimateSchema(t *testing.T) {
 	}
 }
 
-// TestEveryEntry validates an estimate of every model, and on every GPU; of every fifth without LLMPROF_TEST_LONG=1.
+// TestEveryEntry validates an estimate of every model, and on every GPU; of every fifteenth without LLMPROF_TEST_LONG=1.
 func TestEveryEntry(t *testing.T) {
 	s := schema(t, "estimate")
 	one := func(model, gpu string) {
@@ -105,7 +105,7 @@ func TestEveryEntry(t *testing.T) {
 	}
 	all, err := models.Load(llmprof.ModelsJSON)
 	testkit.Must(t, err)
-	step := testkit.Cases(5, 1)
+	step := testkit.Cases(15, 1)
 	for name := range slices.Chunk(all.Names(), step) {
 		one(name[0], "h200")
 	}
