@@ -15,6 +15,11 @@ import (
 	"llmprof/internal/testkit"
 )
 
+// longExample reports whether an example takes seconds, and other tests run what it does for less: plans, every server, all schemas.
+func longExample(command, line string) bool {
+	return command == "plan" || command == "servers" && !strings.Contains(line, "--gpu") || command == "schema" && strings.Contains(line, "--dir")
+}
+
 // TestHelpExamples runs every example that the help shows, but for those that documents
 // show too, which run there.
 func TestHelpExamples(t *testing.T) {
@@ -43,7 +48,7 @@ func TestHelpExamples(t *testing.T) {
 			if slices.Contains([]string{"detect", "measure", "run", "calibrate", "serve"}, cmd.Name()) || strings.Contains(line, "--live") {
 				continue // they depend on the machine, and have tests of their own
 			}
-			if slices.Contains(documented, strings.TrimSpace(line)) || testkit.Brief() && cmd.Name() == "plan" {
+			if slices.Contains(documented, strings.TrimSpace(line)) || testkit.Brief() && longExample(cmd.Name(), line) {
 				continue
 			}
 			if strings.Contains(line, "results/one.json") || strings.Contains(line, "--trace t.json.gz") {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // comments are those of types and of their fields, by "FOLDER.TYPE" and "FOLDER.TYPE.FIELD".
@@ -19,8 +20,25 @@ func (c comments) of(t reflect.Type, field string) string {
 	return c[strings.TrimSuffix(folder+"."+t.Name()+"."+field, ".")]
 }
 
-// commentsOf reads the comments of all structs of the sources.
+// parsed has the comments of sources that were read before.
+var parsed sync.Map
+
+// commentsOf are the comments of all structs of the sources, which are read once where they can be told apart, as embedded files can.
 func commentsOf(sources fs.FS) (comments, error) {
+	if !reflect.TypeOf(sources).Comparable() {
+		return readAll(sources)
+	}
+	if known, ok := parsed.Load(sources); ok {
+		return known.(comments), nil
+	}
+	all, err := readAll(sources)
+	if err == nil {
+		parsed.Store(sources, all)
+	}
+	return all, err
+}
+
+func readAll(sources fs.FS) (comments, error) {
 	all := comments{}
 	err := fs.WalkDir(sources, ".", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, ".go") {
