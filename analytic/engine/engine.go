@@ -97,7 +97,7 @@ func Parse(name string) (analytic.Engine, error) {
 }
 
 // options are what may end an engine's name after a +, and make it the engine with that option. Graphs are followed by a number of tokens.
-var options = []string{deepEP, flashInferGEMM, eager, noGraphs, graphs + "512"}
+var options = []string{deepEP, flashInferGEMM, gdnTriton, eager, noGraphs, graphs + "512"}
 
 // isOption reports whether a word is an option of some engine.
 func isOption(word string) bool { return slices.Contains(options, word) || captureSize(word) > 0 }

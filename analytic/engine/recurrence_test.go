@@ -44,7 +44,8 @@ func TestRecurrenceLaunches(t *testing.T) {
 		engine, model, gpu string
 		launches           float64
 	}{
-		{"vllm", delta, "h200", 2 + 7 + 4}, {"vllm", delta, "l40s", 2 + 7 + 2*6}, {"vllm", ssd, "h200", 2 + 2*5},
+		{"vllm", delta, "h200", 2 + 7 + 4}, {"vllm", delta, "l40s", 2 + 7 + 2*6}, {"vllm+gdn-triton", delta, "h200", 2 + 7 + 2*6},
+		{"vllm", ssd, "h200", 2 + 2*5},
 		{"sglang", delta, "h200", 2 + 6 + 2*6}, {"sglang@0.5.23", delta, "h200", 2 + 10 + 10}, {"sglang@0.5.23", delta, "b200", 2 + 6 + 2*6},
 	} {
 		var launches, pieces, calls float64

@@ -38,7 +38,10 @@ var vllm = Engine{
 		{until: version{0, 20, 0}, what: "it takes 90 % of the memory", source: "gpu_memory_utilization of vllm/config/cache.py of 0.19",
 			apply: func(e *Engine, _ version) { e.profile.Utilization = taking(0.9) }},
 	}},
-	options:    map[string]func(*Engine){deepEP: deepEPOf(tritonHost)}, // --all2all-backend deepep_high_throughput or deepep_low_latency
+	options: map[string]func(*Engine){
+		deepEP:    deepEPOf(tritonHost), // --all2all-backend deepep_high_throughput or deepep_low_latency
+		gdnTriton: func(e *Engine) { e.kernels[operator.ChunkedScan] = vllmTritonScans.scan },
+	},
 	captures:   vllmCaptures,
 	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, note: vllmNote,
 	images: map[string]string{"": "vllm/vllm-openai:latest", amd: "vllm/vllm-openai-rocm:latest", google: "vllm/vllm-tpu:latest"},
@@ -208,8 +211,18 @@ var vllmScans = scanHost{pieces: 2, prompt: func(l *analytic.Lowering) scanLaunc
 	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {
 		return scanLaunches{beside: 6, moves: 7, calls: 4}
 	}
+	return vllmTritonScans.prompt(l)
+}}
+
+// vllmTritonScans has the gated delta rule by Triton on every GPU, as vLLM has it where FlashInfer is not installed. The decorators of the
+// six kernels, which choose a configuration, take Python hardly longer than the launch of a kernel without them
+// (experiments/vllm-host/triton_launch.py).
+var vllmTritonScans = scanHost{pieces: 2, prompt: func(*analytic.Lowering) scanLaunches {
 	return scanLaunches{beside: 6, moves: 7, calls: 2 * 6}
 }}
+
+// gdnTriton is the option of vLLM that runs prompts of gated delta nets by Triton instead of FlashInfer: --gdn-prefill-backend triton.
+const gdnTriton = "gdn-triton"
 
 // alignExperts pads the experts in FP8 by blocks of vLLM where DeepGEMM runs them in its contiguous layout. The host
 // does not wait to know how many pairs each expert has. The layout has as many rows as can be needed: one for each
@@ -302,6 +315,7 @@ func vllmLaunch(d *Deployment) *args {
 	a.above("--data-parallel-size", replicas)
 	a.when(d.EP > 1, "--enable-expert-parallel")
 	a.when(d.runs(deepEP), "--all2all-backend", "deepep_low_latency") // whose decode steps are CUDA graphs
+	a.when(d.runs(gdnTriton), "--gdn-prefill-backend", "triton")
 	a.graphFlags(d, "--enforce-eager", "--max-cudagraph-capture-size")
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8")

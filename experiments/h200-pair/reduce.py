@@ -17,6 +17,7 @@ MODELS = {"v-9b": ("qwen3.5-9b", "bf16"), "v-35b": ("qwen3.6-35b-a3b", "bf16"), 
 ENGINE = sys.argv[2].removeprefix("--")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models.json")
 PARAMS = {m["name"]: m["params"] for m in json.load(open(TABLE))}
+TRITON = ("v-9b", "v-35b", "v-27b")  # FlashInfer was not installed, so that gated delta nets ran by Triton
 HEADER = "source,id,model,gpu,engine,mode,release,tp,ep,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note"
 
 
@@ -33,7 +34,10 @@ def main():
             ep = tp if args.get("enable_expert_parallel") else ""
         if row["kind"] != "point" or row["engine"] != ENGINE:
             continue
-        model, weights = MODELS[row["job"].removesuffix("-again").removesuffix("-prefix").removesuffix("-tp2").removesuffix("-ep2")]
+        job = row["job"].removesuffix("-again").removesuffix("-prefix").removesuffix("-tp2").removesuffix("-ep2")
+        model, weights = MODELS[job]
+        if job in TRITON:
+            option = "gdn-triton"
         split = f"-tp{tp}" * (tp > 1) + f"-ep{ep}" * (ep != "")
         repeats = row["repeats"]
         ttft = [r["ttft_last"] for r in repeats]
