@@ -94,7 +94,7 @@ type Request struct {
 	Drafts       *int     `json:"speculative_tokens" default:"0" help:"<tokens> that are drafted and verified in a decode step"`
 	Acceptance   *float64 `json:"acceptance" default:"0" help:"<probability> that a drafted token is right if those before it are"`
 	DraftModel   string   `json:"draft_model"`
-	Routing      string   `json:"routing" words:"round-robin,least-loaded,prefix-aware" help:"<way> to choose among --dp replicas: %s"`
+	Routing      string   `json:"routing" words:"round-robin,least-loaded,prefix-aware" help:"<way> to choose among {dp} replicas: %s"`
 	Prefillers   *int     `json:"prefill_replicas" default:"0"`
 	HandoverRate *float64 `json:"kv_link" default:"0"`
 
@@ -157,7 +157,7 @@ func Words(key string) []string {
 // Help is what a setting does, with its value in angle brackets, where that is too long for a tag.
 func Help(key string) string {
 	return map[string]string{
-		"micro_batches":   "<parts> in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)",
+		"micro_batches":   "<parts> in which the batch goes through the pipeline (default: 1; under a load {pp} where the engine has as many)",
 		"max_model_len":   "most <tokens> of a request that the server takes (default: prompt and answer)",
 		"kv_cache_tokens": "<tokens> that the KV cache of a replica holds, as the engine logs it (default: worked out)",
 		"draft_model":     "<model> that drafts, on the same GPUs or ngram, which takes no time (default: the model's MTP layer, else ngram)",
@@ -166,7 +166,7 @@ func Help(key string) string {
 		"scheduler":        "<policy>: " + strings.Join(engine.SchedulerNames(), ", ") + " (default: the engine's)",
 		"preemption":       "<way> in which a preempted sequence comes back: %s (default: recompute)",
 		"kv_link":          "<GB/s> by which one GPU hands its KV cache over (default: the link or the network)",
-		"prefill_replicas": "<replicas> besides those of --dp that prefill and hand the KV cache over",
+		"prefill_replicas": "<replicas> besides those of {dp} that prefill and hand the KV cache over",
 	}[key]
 }
 
@@ -299,4 +299,18 @@ func (q *Request) closedForm() error {
 		return unit.Errorf("{" + key + "} has no closed form: llmprof simulate takes it")
 	}
 	return nil
+}
+
+// maxPrice is more than any GPU costs an hour.
+const maxPrice = 1e6
+
+// ParsePrice reads dollars an hour, as 2.49 or $2.49/h.
+func ParsePrice(s string) (d unit.DollarsPerHour, err error) {
+	if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
+		return 0, err
+	}
+	if d <= 0 || d > maxPrice {
+		return 0, fmt.Errorf("want dollars an hour, above 0 and at most %.0f", maxPrice)
+	}
+	return d, nil
 }

@@ -1,8 +1,9 @@
 package plan
 
 import (
-	"llmprof/deployment"
 	"slices"
+
+	"llmprof/deployment"
 
 	"llmprof/analytic/engine"
 )

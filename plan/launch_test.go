@@ -329,7 +329,7 @@ func TestLaunchesNameCheckpoints(t *testing.T) {
 		}
 	}
 	row.Card.Name = "-x.json"
-	if words := row.Args(q); words[1] != "./-x.json" {
-		t.Errorf("the estimate of it is %q", words)
+	if name := row.Same(q).Model; name != "./-x.json" {
+		t.Errorf("the estimate of it is %q", name)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"llmprof/analytic"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/internal/printable"
 	"llmprof/models"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -106,87 +106,72 @@ func (r *Row) parallel() analytic.Parallelism {
 	}
 }
 
-// Same is the command of llmprof that gives the figures of the row. It begins with a word, for a spreadsheet takes a cell
-// for a formula that begins with a flag.
-func (r *Row) Same(q *Request) string {
-	words := []string{"estimate"}
-	for _, w := range r.Args(q) {
-		words = append(words, printable.ShellWord(w))
-	}
-	return strings.Join(words, " ")
-}
-
-// Args are the arguments of "llmprof estimate" that give the figures of the row.
-func (r *Row) Args(q *Request) []string {
-	args := []string{"--model", printable.Operand(r.Card.Name), "--gpu", r.Card.GPU.Key, "--engine", r.Engine()}
-	if r.Card.Model.CacheBytes(1, r.Formats.KV) > 0 {
-		args = append(args, "--kv", r.Formats.KV.String())
-	}
-	if r.Formats.Weights != "" {
-		args = append(args, "--weights", r.Formats.Weights)
+// Same is the request of an estimate, or of a steady state, that answers as the row does.
+func (r *Row) Same(q *Request) *deployment.Request {
+	c, g, most := r.Card, r.Card.GPU, r.Card.Machine.Cap()
+	same := &deployment.Request{Model: printable.Operand(c.Name), GPU: g.Key, Engine: r.Engine(), Weights: r.Formats.Weights}
+	if c.Model.CacheBytes(1, r.Formats.KV) > 0 {
+		same.KV = r.Formats.KV
 	}
 	parts := 1 // the default
 	if r.loaded() && r.Split.PP > 1 {
 		parts = 0 // one that differs by engine
 	}
-	for _, n := range []struct {
-		flag    string
-		n, none int
-	}{
-		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1},
-		{"--micro-batches", r.MicroBatches, parts},
-	} {
-		if n.n != n.none {
-			args = append(args, n.flag, strconv.Itoa(n.n))
-		}
+	same.TP, same.PP, same.EP, same.MoETP = other(r.Split.TP, 1), other(r.Split.PP, 1), other(r.Split.EP, 1), other(r.Split.MoETP, 0)
+	same.DP, same.MicroBatches = other(r.DP, 1), other(r.MicroBatches, parts)
+	same.PromptLen, same.Prompts = tokens(&q.Prompt)
+	same.GenLen, same.Answers = tokens(&q.Gen)
+	if known, _ := g.Price(); c.Price > 0 {
+		same.Price = other(c.Price, known)
 	}
-	args = append(args, "--prompt-len", q.Prompt.String(), "--gen-len", q.Gen.String())
-	if known, _ := r.Card.GPU.Price(); r.Card.Price > 0 && r.Card.Price != known {
-		args = append(args, "--price", strconv.FormatFloat(float64(r.Card.Price), 'g', -1, 64))
+	if most.Limit > 0 {
+		same.PowerLimit = other(most.Limit, g.PowerLimit)
 	}
-	if c, g := r.Card.Machine.Cap(), r.Card.GPU; c.Limit > 0 && c.Limit != g.PowerLimit {
-		args = append(args, "--power-limit", strconv.FormatFloat(float64(c.Limit), 'g', -1, 64))
+	if most.Clock > 0 {
+		same.Clock = other(most.Clock, g.ClockLimit)
 	}
-	if c, g := r.Card.Machine.Cap(), r.Card.GPU; c.Clock > 0 && c.Clock != g.ClockLimit {
-		args = append(args, "--clock", strconv.FormatFloat(float64(c.Clock)/1e6, 'g', -1, 64))
+	same.Budget, same.MaxSeqs, same.Prefillers, same.Drafts = other(r.Budget, 0), other(r.Limit, 0), other(r.Prefill, 0), other(r.Drafts, 0)
+	if r.Drafts > 0 {
+		same.Acceptance = &q.Acceptance
 	}
-	args = append(append(args, r.linkArgs()...), r.serverArgs(q)...)
+	r.links(same)
 	switch {
 	case !r.loaded():
-		return append(args, "--batch", strconv.Itoa(r.Batch))
+		same.Batch = &r.Batch
 	case q.Load.Concurrency > 0:
-		return append(args, "--concurrency", strconv.Itoa(q.Load.Concurrency))
+		same.Concurrency = &q.Load.Concurrency
+	default:
+		same.Rate = new(deployment.Rate(q.rate()))
 	}
-	return append(args, "--rate", strconv.FormatFloat(q.rate(), 'g', -1, 64))
+	return same
 }
 
-// linkArgs are the arguments about links without which the row's GPUs would reach each other otherwise.
-func (r *Row) linkArgs() (args []string) {
+// tokens are one length of all requests, or those that are drawn.
+func tokens(l *serving.Lengths) (*int, *serving.Lengths) {
+	if l.Kind == "fixed" {
+		return new(int(l.MeanLength())), nil
+	}
+	return nil, l
+}
+
+// other is a value unless it is the one that is taken anyway.
+func other[T comparable](v, otherwise T) *T {
+	if v == otherwise {
+		return nil
+	}
+	return &v
+}
+
+// links asks for the links that the GPUs do not have anyway.
+func (r *Row) links(same *deployment.Request) {
 	g, parallel := r.Card.GPU, r.parallel()
+	asked := hardware.Links{}
 	for _, c := range hardware.LinkChoices() {
 		usual := g.Links
-		if *c.Of(&usual) = false; !g.SameRoutes(g.Linked(usual), parallel.Groups()) {
-			args = append(args, "--"+strings.ReplaceAll(c.Name, "_", "-"))
-		}
+		*c.Of(&usual) = false
+		*c.Of(&asked) = !g.SameRoutes(g.Linked(usual), parallel.Groups())
 	}
-	return args
-}
-
-// serverArgs are the arguments of a server that has other settings than it starts with.
-func (r *Row) serverArgs(q *Request) (args []string) {
-	if r.Budget > 0 {
-		args = append(args, "--max-num-batched-tokens", strconv.Itoa(r.Budget))
-	}
-	if r.Limit > 0 {
-		args = append(args, "--max-num-seqs", strconv.Itoa(r.Limit))
-	}
-	if r.Prefill > 0 {
-		args = append(args, "--prefill-replicas", strconv.Itoa(r.Prefill))
-	}
-	if r.Drafts > 0 {
-		args = append(args, "--speculative-tokens", strconv.Itoa(r.Drafts), "--acceptance", strconv.FormatFloat(q.Acceptance, 'g', -1, 64))
-	}
-	return args
+	same.P2P, same.NoP2P, same.NVLink = asked.P2P, asked.NoP2P, asked.NVLink
 }
 
 // score is what the row is ranked by, less being better.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The kinds of quantities: how each is printed and read.
@@ -187,3 +188,12 @@ var (
 	errCount  = errors.New("want a whole number, as 512, 32k (32000), 32K (32768) or 1e3")
 	errNumber = errors.New("want a number, as 0.5, 512, 32k (32000), 32K (32768) or 1e3")
 )
+
+// ParseTime reads a time as people and as Go write it: 4.5 ms, 1m30s.
+func ParseTime(s string) (t Seconds, err error) {
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return Seconds(d.Seconds()), nil
+	}
+	err = t.UnmarshalText([]byte(s))
+	return t, err
+}

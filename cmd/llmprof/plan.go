@@ -23,13 +23,13 @@ import (
 
 // A planOrder is a plan as it was asked for on the command line.
 type planOrder struct {
-	settings.Planned
+	plan.Asked
 	launch bool
 	output output
 }
 
 func (a *app) planCommand() *cobra.Command {
-	o := &planOrder{Planned: settings.Planned{Trace: traceLengths}}
+	o := &planOrder{}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
 		Short: "Find the GPUs and settings that meet targets at least cost",
@@ -42,7 +42,6 @@ func (a *app) planCommand() *cobra.Command {
 			"  llmprof plan qwen3-32b,qwen3-14b --gpus rtx-4090 --tpot 25ms --by model",
 		Args: cli.Positional("model"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Given = cmd.Flags().Changed
 			return a.runPlan(cmd.Context(), o)
 		},
 	}
@@ -53,7 +52,7 @@ func (a *app) planCommand() *cobra.Command {
 
 func (o *planOrder) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.Flags(f)
+	settings.Planned(f, &o.Asked, traceLengths)
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	o.output.chart = true
 	o.output.flags(cmd)
@@ -80,7 +79,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 		return wrong(err)
 	}
 	p := &view.Plan{Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
-	p.Shown = o.Shown(found.Rows)
+	p.Shown = plan.Shown(found.Rows, q.Top, q.PerGPU)
 	if q.Tails != (plan.Targets{}) {
 		var left []plan.Rejected
 		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {

@@ -63,7 +63,7 @@ type Workload struct {
 	operator.Workload
 	Prompts     string  `json:"prompts" group:"Workload" help:"\"random\", or a <FILE> of text lines or JSONL"`
 	Seed        uint64  `json:"seed" help:"<seed> of weights and prompts (default for a server: a new one)"`
-	Temperature float64 `json:"temperature" group:"Client" help:"<temperature> of choosing tokens, up to 2; --seed repeats it"`
+	Temperature float64 `json:"temperature" group:"Client" help:"<temperature> of choosing tokens, up to 2; {seed} repeats it"`
 	SaveOutputs bool    `json:"save_outputs" group:"Protocol" help:"keep the generated tokens in the result"`
 }
 
@@ -101,7 +101,7 @@ type Client struct {
 	Requests    int     `json:"requests" help:"<requests> in all"`
 	// a file of requests that are replayed: times, tokens, prefixes; "" for none
 	Load  string  `json:"load" flag:"trace"`
-	Speed float64 `json:"load_speed" flag:"speed" group:"Protocol" help:"<times> as fast as the requests of --trace were recorded"`
+	Speed float64 `json:"load_speed" flag:"speed" group:"Protocol" help:"<times> as fast as the requests of {trace} were recorded"`
 
 	LoadUnit string `json:"load_unit" flag:"trace-unit" words:"s,ms,us,ns" help:"<unit> of the load's times: %s (default: what the file says)"`
 
@@ -120,7 +120,7 @@ type Client struct {
 	SLO         string   `json:"slo" help:"<limits> of goodput, as ttft=500ms,tpot=50ms"`
 
 	// These say what the server runs, where it does not say so itself.
-	ServedModel   string `json:"served_model" group:"Served" help:"the server's <name> of the model (default: that of --model)"`
+	ServedModel   string `json:"served_model" group:"Served" help:"the server's <name> of the model (default: that of {model})"`
 	ServedWeights string `json:"served_weights" help:"<format> of the server's weights (default: what it says)"`
 	ServedKV      string `json:"served_kv" help:"<format> of the server's KV cache (default: what it says)"`
 	ServedTP      int    `json:"served_tp" help:"<GPUs> that the server splits a matrix over (default: what it says)"`

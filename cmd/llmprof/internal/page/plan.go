@@ -16,11 +16,10 @@ import (
 // plan is "llmprof plan --format json", without how far predictions of each engine are from what was
 // observed: the page has the observations.
 func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
-	o := &settings.Planned{}
+	o := &plan.Asked{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
-	o.Flags(f)
+	settings.Planned(f, o, nil)
 	f.VisitAll(count.Lenient)
-	o.Given = f.Changed
 	if err := set(f, r.Flags); err != nil {
 		return nil, err
 	}
@@ -33,7 +32,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view.Plan{Request: q, Result: found, Shown: o.Shown(found.Rows)}
+	v := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU)}
 	for i := range v.Shown {
 		v.Accuracy = append(v.Accuracy, view.Accuracy{Measured: v.Shown[i].Card.Machine.Cal.Measured})
 	}

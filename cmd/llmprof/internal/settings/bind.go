@@ -160,10 +160,17 @@ func FlagOf(in any, key string) (flag string, known bool) {
 // help is what the flag does, with its value in backquotes. A setting without help has no flag.
 func (f *Field) help() string {
 	help := cmp.Or(f.Tag.Get("help"), deployment.Help(f.Key))
+	if help == "=" {
+		for of := range Fields(&deployment.Request{}) {
+			if of.Key == f.Key {
+				return of.help()
+			}
+		}
+	}
 	if words := f.Tag.Get("words"); words != "" {
 		help = strings.Replace(help, "%s", listed(strings.Split(words, ",")), 1)
 	}
-	return strings.NewReplacer("<", "`", ">", "`").Replace(help)
+	return unit.Say(strings.ReplaceAll(strings.NewReplacer("<", "`", ">", "`").Replace(help), "%", "%%")).In(Flag)
 }
 
 func (f *Field) flag(set *pflag.FlagSet, v reflect.Value) {
@@ -263,7 +270,17 @@ func Read(to reflect.Value, text string) (err error) {
 	case *uint64:
 		*p, err = strconv.ParseUint(text, 0, 64)
 	case *[]string:
-		*p = append(*p, strings.Split(text, ",")...)
+		if *p = append(*p, []string{}...); text != "" {
+			*p = append(*p, strings.Split(text, ",")...)
+		}
+	case *[]int:
+		for part := range strings.SplitSeq(text, ",") {
+			var n int
+			if n, err = count.Parse(part); err != nil {
+				return err
+			}
+			*p = append(*p, n)
+		}
 	case *unit.Seconds:
 		err = TimeFlag(p).Set(text)
 	case *unit.Watts:
@@ -271,7 +288,7 @@ func Read(to reflect.Value, text string) (err error) {
 	case *unit.Hertz:
 		err = quantity(p, megahertz, text)
 	case *unit.DollarsPerHour:
-		err = price(p, text)
+		*p, err = deployment.ParsePrice(text)
 	case *deployment.Rate:
 		if strings.Contains(text, ",") {
 			return errors.New("which load? Give one; llmprof simulate and sweep take several")

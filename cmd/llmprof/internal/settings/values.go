@@ -6,12 +6,9 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"llmprof/analytic/energy"
-	"llmprof/hardware"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -57,21 +54,12 @@ func TimeFlag(to *unit.Seconds) pflag.Value {
 	return Own(func() string { return Given(float64(*to)) }, func(s string) (err error) {
 		v, err := strconv.ParseFloat(s, 64)
 		if err != nil {
-			*to, err = ParseTime(s)
+			*to, err = unit.ParseTime(s)
 			return err
 		}
 		*to = unit.Seconds(v)
 		return nil
 	})
-}
-
-// ParseTime reads a time with its unit, minutes and hours too.
-func ParseTime(s string) (t unit.Seconds, err error) {
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return unit.Seconds(d.Seconds()), nil
-	}
-	err = t.UnmarshalText([]byte(s))
-	return t, err
 }
 
 // quantity reads a quantity above 0 with its unit, or a number of such units, each of which is so many of the quantity's own.
@@ -90,42 +78,6 @@ func quantity[Q ~float64, P interface {
 	}
 	*to = q
 	return nil
-}
-
-// maxPrice is beyond any GPU's price of an hour.
-const maxPrice = 1e6
-
-// price reads what an hour of one GPU costs, as "2.49" or "2.49 $/h".
-func price(to *unit.DollarsPerHour, s string) error {
-	var d unit.DollarsPerHour
-	if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
-		return err
-	}
-	if d <= 0 || d > maxPrice {
-		return fmt.Errorf("want dollars an hour, above 0 and at most %.0f", maxPrice)
-	}
-	*to = d
-	return nil
-}
-
-// priceFlag reads a price; 0 is one not given.
-func priceFlag(to *unit.DollarsPerHour) pflag.Value {
-	return Own(func() string { return Given(float64(*to)) }, func(s string) error { return price(to, s) })
-}
-
-// capFlags are about what holds a GPU besides the board's own limit.
-func capFlags(f *pflag.FlagSet, c *energy.Cap) {
-	f.Var(Own(func() string { return Given(float64(c.Limit)) }, func(s string) error { return quantity(&c.Limit, 1, s) }), "power-limit",
-		"`watts` that each GPU may draw, as 400W (default: the board's limit)")
-	f.Var(Own(func() string { return Given(float64(c.Clock / megahertz)) }, func(s string) error { return quantity(&c.Clock, megahertz, s) }),
-		"clock", "highest `clock` of the multiprocessors, as 1200MHz (default: the board's)")
-}
-
-// linkFlags says how the GPUs of a host are linked.
-func linkFlags(f *pflag.FlagSet, l *hardware.Links) {
-	f.BoolVar(&l.P2P, "p2p", false, "GeForce cards have peer access over PCIe, by a patched driver")
-	f.BoolVar(&l.NoP2P, "no-p2p", false, "other GPUs have no peer access over PCIe, as in many virtual machines")
-	f.BoolVar(&l.NVLink, "nvlink", false, "cards have their bridge, of NVLink or Infinity Fabric")
 }
 
 // CalibrationFlag names a file of constants that were measured.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/internal/printable"
 	"llmprof/plan"
 	"llmprof/unit"
 )
@@ -260,7 +262,7 @@ func (p *Plan) best() render.Fields {
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
 		{Name: "Rests on", Lines: rests},
-		{Name: "Same by", Lines: []string{"llmprof " + r.Same(p.Request)}},
+		{Name: "Same by", Lines: []string{"llmprof " + same(r, p.Request)}},
 	}}
 	if r.Tail.TTFT > 0 {
 		f.Add("At p99", fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E))
@@ -346,7 +348,16 @@ func (p *Plan) Table() *render.Table {
 		"usd_h", "usd_mtok", "j_token", "pareto")
 	t.Columns = append(t.Columns, render.Column{Key: "same_by"})
 	for i := range t.Rows {
-		t.Rows[i].Cells = append(t.Rows[i].Cells, p.Shown[i].Same(p.Request))
+		t.Rows[i].Cells = append(t.Rows[i].Cells, same(&p.Shown[i], p.Request))
 	}
 	return t
+}
+
+// same is the command line that answers as a row does.
+func same(r *plan.Row, q *plan.Request) string {
+	words := []string{"estimate"}
+	for _, w := range settings.Args(r.Same(q)) {
+		words = append(words, printable.ShellWord(w))
+	}
+	return strings.Join(words, " ")
 }

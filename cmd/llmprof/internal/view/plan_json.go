@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/plan"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -153,7 +154,7 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: unit.OrNull(r.PerHour), PerMillion: unit.OrNull(r.PerMillion),
 		JToken:   r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, unit.OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
-		Pareto:   r.Pareto, Running: unit.OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Request),
+		Pareto:   r.Pareto, Running: unit.OrNull(r.Running), Command: "estimate", EstimateArgs: settings.Args(r.Same(p.Request)),
 		Accuracy: *a,
 	}
 	if t := &r.Tail; t.TTFT > 0 {
