@@ -7,11 +7,11 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
 	"llmprof/measure/result"
 	"llmprof/models"
+	"llmprof/plots/render"
 )
 
 func (a *app) aggregate() *cobra.Command {

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/tree"
 	"llmprof/measure/experiment"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
+	"llmprof/plots/render"
 )
 
 // A question is an estimate as it was asked for on the command line.

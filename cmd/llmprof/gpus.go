@@ -10,11 +10,11 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/detect"
+	"llmprof/plots/render"
 )
 
 func (a *app) gpusList() *cobra.Command {

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 	"llmprof/measure/openai"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/plots/render"
 	"llmprof/serving"
 )
 

@@ -13,10 +13,10 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/atomicfile"
 	"llmprof/models"
+	"llmprof/plots/render"
 )
 
 func (a *app) modelsList() *cobra.Command {

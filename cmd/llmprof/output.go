@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
@@ -22,6 +21,7 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/plots/render"
 )
 
 // An output says in which form a result is written, and where to.

@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/plots/render"
+	"llmprof/plots/report"
 	"llmprof/validate"
 )
 

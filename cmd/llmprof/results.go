@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/printable"
@@ -21,6 +20,7 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/plots/render"
 	"llmprof/validate"
 )
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plan/submit"
+	"llmprof/plots/render"
 	"llmprof/serving"
 )
 

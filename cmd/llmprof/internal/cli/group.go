@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/count"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/internal/printable"
+	"llmprof/plots/render"
 )
 
 // A Group is a heading of the help, with the flags under it. Groups stand in the order in

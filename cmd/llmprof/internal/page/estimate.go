@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
 	"llmprof/plots"
+	"llmprof/plots/render"
 )
 
 // question reads the flags of "llmprof estimate".

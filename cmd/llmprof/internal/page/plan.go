@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/count"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plan"
+	"llmprof/plots/render"
 )
 
 // plan is "llmprof plan --format json", without how far predictions of each engine are from what was

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/internal/stats"
 	"llmprof/measure/aggregate"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

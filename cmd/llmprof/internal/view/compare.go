@@ -11,8 +11,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

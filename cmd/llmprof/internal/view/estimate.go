@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
+	"llmprof/plots/render"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -8,9 +8,9 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/energy"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

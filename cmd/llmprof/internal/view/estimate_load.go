@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/deployment"
+	"llmprof/plots/render"
 	"llmprof/serving"
 	"llmprof/unit"
 )

@@ -8,7 +8,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -8,8 +8,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/hardware"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 )
 
 // flat is a table for programs of documents that are written as JSON, a row each. A column has the key of its

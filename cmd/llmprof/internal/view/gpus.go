@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/hardware"
 	"llmprof/measure/detect"
+	"llmprof/plots/render"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/models"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/internal/printable"
 	"llmprof/plan"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

@@ -10,11 +10,11 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/plots"
+	"llmprof/plots/render"
+	"llmprof/plots/report"
 	"llmprof/unit"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
+	"llmprof/plots/render"
 	"llmprof/unit"
 	"llmprof/validate"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"llmprof/analytic/operator"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/plots/render"
 	"llmprof/roofline"
 	"llmprof/unit"
 	"llmprof/validate"

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/internal/stats"
 	"llmprof/measure/result"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/internal/stats"
 	"llmprof/measure/result"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 

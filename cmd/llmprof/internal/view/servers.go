@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots"
+	"llmprof/plots/render"
 	"llmprof/validate/served"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/deployment"
+	"llmprof/plots/render"
 	"llmprof/serving"
 	"llmprof/unit"
 )

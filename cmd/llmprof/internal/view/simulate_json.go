@@ -3,7 +3,7 @@ package view
 import (
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/serving"
 	"llmprof/unit"
 )

@@ -5,8 +5,8 @@ package view
 import (
 	"fmt"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots"
+	"llmprof/plots/render"
 	"llmprof/unit"
 	"llmprof/validate"
 	"llmprof/validate/traced"

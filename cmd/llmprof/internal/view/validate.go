@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/unit"
 	"llmprof/validate"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/validate"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"llmprof/analytic/operator"
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/unit"
 	"llmprof/validate"
 )

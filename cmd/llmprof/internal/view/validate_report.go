@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/plots"
+	"llmprof/plots/render"
+	"llmprof/plots/report"
 	"llmprof/validate"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots/colors"
+	"llmprof/plots/render"
 )
 
 // A Page is a report.
