@@ -270,7 +270,10 @@ func Read(to reflect.Value, text string) (err error) {
 	case *uint64:
 		*p, err = strconv.ParseUint(text, 0, 64)
 	case *[]string:
-		if *p = append(*p, []string{}...); text != "" {
+		if *p == nil {
+			*p = []string{} // which was given, and is empty
+		}
+		if text != "" {
 			*p = append(*p, strings.Split(text, ",")...)
 		}
 	case *[]int:
