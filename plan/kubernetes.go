@@ -1,11 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
-
-	"llmprof/internal/printable"
 )
 
 // kubernetes is a Deployment of an engine's image with a Service: one pod for each replica, or for those that share their
@@ -13,7 +10,7 @@ import (
 func kubernetes(r *Row, server *Launch, checkpoint string) Launch {
 	l := Launch{Engine: "kubernetes"}
 	name := dnsLabel(lastPart(checkpoint))
-	gpus, pods := r.Split.TP*r.Split.PP*r.Split.sharing(), r.DP/r.Split.sharing()
+	gpus, pods := r.pods()
 	if r.Prefill > 0 {
 		l.Notes = append(l.Notes, fmt.Sprintf("these pods decode: apply the manifest a second time under another name with %d for prefill, "+
 			"and put a proxy in front of both services", r.Prefill))
@@ -21,12 +18,7 @@ func kubernetes(r *Row, server *Launch, checkpoint string) Launch {
 	if per := r.Card.GPU.GPUsPerNode; per > 0 && gpus > per {
 		l.Notes = append(l.Notes, fmt.Sprintf("a pod of %d GPUs is on no machine of %d: use a LeaderWorkerSet (lws.sigs.k8s.io)", gpus, per))
 	}
-	var args strings.Builder
-	for _, w := range server.Pod {
-		args.WriteString("\n            - " + printable.KubernetesArg(w))
-	}
-	resource := map[string]string{"amd": "amd.com/gpu", "google": "google.com/tpu"}[r.Card.GPU.Vendor]
-	l.Text = fmt.Sprintf(manifest, name, pods, server.Image, args.String(), cmp.Or(resource, "nvidia.com/gpu"), gpus)
+	l.Text = fmt.Sprintf(manifest, name, pods, server.Image, listed(server.Pod, "            "), gpuResource(r.Card.GPU.Vendor), gpus)
 	l.Notes = append(l.Notes, "pin the image to the release that you tested",
 		"gated checkpoints want a secret with a token of the hub in HF_TOKEN")
 	return l

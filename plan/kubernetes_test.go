@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,7 +37,7 @@ type deployed struct {
 // each other.
 func TestManifest(t *testing.T) {
 	for i, all := range launched(t) {
-		l := all[len(all)-1]
+		l := named(t, all, "kubernetes")
 		first, second, ok := strings.Cut(l.Text, "---\n")
 		if !ok {
 			t.Fatalf("%d: no service:\n%s", i, l.Text)
@@ -71,12 +73,98 @@ func TestManifest(t *testing.T) {
 	}
 }
 
+// named is the launch of a name.
+func named(t *testing.T, all []Launch, name string) Launch {
+	t.Helper()
+	i := slices.IndexFunc(all, func(l Launch) bool { return l.Engine == name })
+	if i < 0 {
+		t.Fatalf("no launch with %s", name)
+	}
+	return all[i]
+}
+
+// graphed and serviced have the properties of the custom resources that have to agree with the row.
+type graphed struct {
+	Spec struct {
+		Services map[string]struct {
+			ComponentType, SubComponentType string
+			Replicas                        int64
+			Multinode                       struct{ NodeCount int64 }
+			Resources                       struct{ Limits struct{ GPU string } }
+			ExtraPodSpec                    struct{ MainContainer struct{ Args []string } }
+		}
+	}
+}
+
+type serviced struct {
+	Spec struct {
+		Model       struct{ URI, Name string }
+		Replicas    int64
+		Parallelism struct{ Tensor int64 }
+		Template    struct {
+			Containers []struct {
+				Args      []string
+				Resources struct{ Limits map[string]string }
+			}
+		}
+		Prefill struct{ Replicas int64 }
+	}
+}
+
+// Manifests of Dynamo and KServe are what their resources take, ask for the GPUs of the row, and give the flags of the command line.
+func TestCustomResources(t *testing.T) {
+	for i, all := range launched(t) {
+		gpus := []int64{6, 2, 1, 16, 4, 24, 1, 8}[i]
+		if i != 4 { // MI300X
+			var g graphed
+			l := named(t, all, "dynamo")
+			kube.Decode(t, l.Text, &g)
+			var sum int64
+			for _, s := range g.Spec.Services {
+				n, _ := strconv.ParseInt(s.Resources.Limits.GPU, 10, 64)
+				sum += s.Replicas * max(s.Multinode.NodeCount, 1) * n
+				if s.ComponentType == "worker" && (s.ExtraPodSpec.MainContainer.Args[0] != "--model" || (s.SubComponentType != "") != (i == 5)) {
+					t.Errorf("%d: %+v", i, s)
+				}
+			}
+			if sum != gpus {
+				t.Errorf("%d: Dynamo is asked for %d GPUs, want %d:\n%s", i, sum, gpus, l.Text)
+			}
+		}
+		if i == 3 { // Replicas of 16 GPUs are on two machines.
+			if slices.ContainsFunc(all, func(l Launch) bool { return l.Engine == "kserve" }) {
+				t.Errorf("%d: a pod on two machines", i)
+			}
+			continue
+		}
+		var s serviced
+		l := named(t, all, "kserve")
+		kube.Decode(t, l.Text, &s)
+		kube.CheckPublished(t, l.Text, "serving.kserve.io_llminferenceservices.yaml")
+		var each int64
+		for _, n := range s.Spec.Template.Containers[0].Resources.Limits {
+			each, _ = strconv.ParseInt(n, 10, 64)
+		}
+		if sum := each * (s.Spec.Replicas + s.Spec.Prefill.Replicas); sum != gpus || s.Spec.Model.URI != "hf://"+s.Spec.Model.Name {
+			t.Errorf("%d: KServe is asked for %d GPUs, want %d:\n%s", i, sum, gpus, l.Text)
+		}
+		if slices.Contains(s.Spec.Template.Containers[0].Args, "--tensor-parallel-size") || s.Spec.Parallelism.Tensor < 1 {
+			t.Errorf("%d: the split is given twice, or not at all:\n%s", i, l.Text)
+		}
+	}
+	q := request(t, "llama3.1-8b", "h100")
+	row := Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1, Card: &q.Cards[0]}
+	if slices.ContainsFunc(Launches(&row, q, "./folder"), func(l Launch) bool { return l.Engine == "kserve" }) {
+		t.Error("a folder is a repository of the hub")
+	}
+}
+
 // Kubernetes puts no variable of the pod into a name, as it would a token of the hub for $(HF_TOKEN).
 func TestManifestKeepsNames(t *testing.T) {
 	q := request(t, "llama3.1-8b", "h100")
 	row := Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1, Card: &q.Cards[0]}
 	all := Launches(&row, q, "./$(HF_TOKEN)/m")
-	if text := all[len(all)-1].Text; !strings.Contains(text, `"./$$(HF_TOKEN)/m"`) {
+	if text := named(t, all, "kubernetes").Text; !strings.Contains(text, `"./$$(HF_TOKEN)/m"`) {
 		t.Errorf("the folder's name is a variable:\n%s", text)
 	}
 }

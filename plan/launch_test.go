@@ -221,8 +221,8 @@ func TestSGLangFlags(t *testing.T) {
 // Engines that do not run on the GPU are left out.
 func TestLaunchesByVendor(t *testing.T) {
 	for gpu, want := range map[string]string{
-		"tpu-v5e": "vllm kubernetes", "mi300x": "vllm sglang llama.cpp kubernetes", "v100": "llama.cpp",
-		"h100": "vllm sglang tensorrt-llm llama.cpp kubernetes",
+		"tpu-v5e": "vllm kubernetes kserve", "mi300x": "vllm sglang llama.cpp kubernetes kserve", "v100": "llama.cpp",
+		"h100": "vllm sglang tensorrt-llm llama.cpp kubernetes dynamo kserve",
 	} {
 		q := request(t, "llama3.2-3b", gpu) // which fits on each
 		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}

@@ -42,7 +42,8 @@ def types(program):
            "    def __getitem__(self, key: str) -> Any:", "        return vars(self)[key]"]
     for command in COMMANDS:
         if command != "sweep":
-            Classes(command, schema(program, command), out)
+            said = subprocess.run([program, "schema", command], check=True, capture_output=True)
+            Classes(command, json.loads(said.stdout), out)
         said = subprocess.run([program, command, "--help-all"], check=True, capture_output=True, text=True).stdout
         flags = sorted(set(re.findall(r"^ +(?:-\w, +)?--([a-z0-9-]+)", said, re.M)) - GIVEN)
         if command == "validate":  # whose model and GPU choose among observations
@@ -50,12 +51,6 @@ def types(program):
         names = [n for n in (f.replace("-", "_") for f in flags) if not keyword.iskeyword(n)]
         out += ["", "", f"class {command.title()}Settings(TypedDict, total=False):", *(f"    {n}: Setting" for n in names)]
     return "\n".join(out) + "\n"
-
-
-def schema(program, command):
-    """The schema of what a command writes: the program's own, or the file beside the documents."""
-    said = subprocess.run([program, "schema", command], capture_output=True)
-    return json.loads(said.stdout if said.returncode == 0 else (ROOT / f"docs/schema/{command}.v1.json").read_bytes())
 
 
 class Classes:
@@ -82,7 +77,7 @@ class Classes:
     def type(self, name, of):
         if "$ref" in of:
             ref = of["$ref"].rsplit("/", 1)[-1]
-            return self.type(self.prefix + ref.title().replace("_", ""), self.defs[ref])
+            return self.type(self.prefix + "".join(part[:1].upper() + part[1:] for part in re.split(r"\W+", ref)), self.defs[ref])
         if options := of.get("anyOf") or of.get("oneOf"):
             return "Union[" + ", ".join(dict.fromkeys(self.type(name, {**of, **o, "anyOf": None, "oneOf": None}) for o in options)) + "]"
         kinds = of.get("type", "any")

@@ -141,12 +141,12 @@ func alone(r *result.Result) error {
 	case slices.Contains(r.Marks, "failed") || slices.Contains(r.Marks, "interrupted"):
 		return fmt.Errorf("the run did not finish: it is marked %s", strings.Join(r.Marks, ", "))
 	case len(r.Machine.GPUs) == 0:
-		return errors.New("on which GPU the server runs is not known: --engine-cmd starts one on the GPUs of this machine")
+		return errors.New("on which GPU the server runs is not known: --gpu names it, or --engine-cmd starts one on the GPUs of this machine")
 	case r.Workload.Weights == "":
-		return fmt.Errorf("the format of the server's weights is not known: %s; --served-weights gives it",
+		return fmt.Errorf("the format of the server's weights is not known: %s; --weights gives it",
 			cmp.Or(r.Reasons["workload.weights"], "the server does not say it"))
 	case r.Parallelism.TP == 0:
-		return fmt.Errorf("over how many GPUs the server splits the model is not known: %s; --served-tp gives it",
+		return fmt.Errorf("over how many GPUs the server splits the model is not known: %s; --tp gives it",
 			cmp.Or(r.Reasons["parallelism.tp"], "the server does not say it"))
 	case s.PrefixCache != nil && s.PrefixCache.Share != nil && *s.PrefixCache.Share > 0.01:
 		return fmt.Errorf("the server took %.0f %% of the prompts from its cache of prefixes, which an estimate computes",

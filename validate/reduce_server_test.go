@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestReduceServer(t *testing.T) {
 		},
 		"did not finish: it is marked interrupted":  func(r *result.Result) { r.Marks = []string{"interrupted"} },
 		"on which GPU the server runs is not known": func(r *result.Result) { r.Machine.GPUs = nil },
-		"weights is not known: nobody said; --served-weights": func(r *result.Result) {
+		"weights is not known: nobody said; --weights": func(r *result.Result) {
 			r.Workload.Weights,
 				r.Reasons["workload.weights"] = "", "nobody said"
 		},
@@ -62,6 +63,27 @@ func TestReduceServer(t *testing.T) {
 		change(r)
 		if got, err := Reduce("mine", r); err == nil || len(got) > 0 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d observations, %v; want %q", len(got), err, want)
+		}
+	}
+}
+
+// TestInteropMeasure reads a result of a server beside those of other tools, once it is said on what the server ran.
+func TestInteropMeasure(t *testing.T) {
+	r, err := result.Read("../experiments/interop/measure-0.1.0.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Reduce("mine", r); err == nil || !strings.Contains(err.Error(), "--gpu names it") {
+		t.Errorf("%v", err)
+	}
+	r.Machine.GPUs = []result.GPU{{Key: "h100", Name: "h100"}}
+	all, err := Reduce("mine", r)
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for i, want := range []float64{4.233, 1.536, 51.77} { // ms, as experiments/interop/README.md has them
+		if got := 1e3 * all[i].Value; math.Abs(got/want-1) > 1e-3 {
+			t.Errorf("%s is %.4g ms, want %v", all[i].Metric, got, want)
 		}
 	}
 }

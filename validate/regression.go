@@ -16,16 +16,23 @@ const FalseAlarms = 0.05
 
 // A Change is a figure of a workload before and after, a value for each process.
 type Change struct {
-	Config           // that of the first process before
+	Config           // without release and flags
 	Metric           Metric
 	Base, New        []float64
 	Ratio, Low, High float64 // of the geometric means; the interval is of all changes of a comparison together
 	Slower           bool    // the interval lies above 1, and the ratio above what is allowed
 }
 
-// workload is what processes of one figure have in common, whatever their release and flags are.
-func (o *Observation) workload() string {
-	return fmt.Sprintf("%s|%s|%d|%d|%d|%s", o.Metric, o.Model, o.Batch, o.Prompt, o.Gen, o.Load)
+// A figureOf is what processes before and after have in common: all but the release and the flags.
+type figureOf struct {
+	Config
+	Metric
+}
+
+func (o *Observation) figureOf() figureOf {
+	c := o.Config
+	c.Release, c.Mode, c.Option, c.Budget, c.Graphs, c.RecvInterval, c.Params = "", "", "", 0, 0, 0, 0
+	return figureOf{c, o.Metric}
 }
 
 // Changes compares processes before and after: every observation is of one process, and a process differs from the next by more than
@@ -37,13 +44,13 @@ func Changes(base, next []Observation, over float64) (all []Change, alone []stri
 	if err := errors.Join(oneSetting("before", base), oneSetting("after", next)); err != nil {
 		return nil, nil, err
 	}
-	of := map[string]int{}
+	of := map[figureOf]int{}
 	for side, some := range [][]Observation{base, next} {
 		for _, o := range some {
-			key := o.workload()
+			key := o.figureOf()
 			if _, known := of[key]; !known {
 				of[key] = len(all)
-				all = append(all, Change{Config: o.Config, Metric: o.Metric})
+				all = append(all, Change{Config: key.Config, Metric: key.Metric})
 			}
 			to := &all[of[key]]
 			values := []*[]float64{&to.Base, &to.New}[side]
@@ -53,7 +60,7 @@ func Changes(base, next []Observation, over float64) (all []Change, alone []stri
 	all = slices.DeleteFunc(all, func(c Change) bool {
 		few := len(c.Base) < 2 || len(c.New) < 2
 		if few {
-			alone = append(alone, fmt.Sprintf("%s of %s: %d processes before and %d after", c.Metric, c.Workload(), len(c.Base), len(c.New)))
+			alone = append(alone, fmt.Sprintf("%s of %s: %d processes before and %d after", c.Metric, c.String(), len(c.Base), len(c.New)))
 		}
 		return few
 	})
@@ -81,11 +88,6 @@ func Changes(base, next []Observation, over float64) (all []Change, alone []stri
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(b.Ratio, a.Ratio) })
 	return all, alone, nil
-}
-
-// Workload is a short name of what ran.
-func (c *Change) Workload() string {
-	return fmt.Sprintf("%s, batch %d, %d+%d", c.Model, c.Batch, c.Prompt, c.Gen)
 }
 
 // Phase is the phase that a metric is of.
@@ -121,12 +123,12 @@ func logs(values []float64) []float64 {
 
 // oneSetting refuses processes of one workload that are of several releases or settings, which do not scatter but differ.
 func oneSetting(side string, all []Observation) error {
-	first := map[string]*Observation{}
+	first := map[figureOf]*Observation{}
 	for i := range all {
 		o := &all[i]
-		one := first[o.workload()]
+		one := first[o.figureOf()]
 		if one == nil {
-			first[o.workload()] = o
+			first[o.figureOf()] = o
 			continue
 		}
 		a, b := one.Config, o.Config

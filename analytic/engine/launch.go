@@ -43,7 +43,7 @@ type Deployment struct {
 
 // A Launch is how an engine is started.
 type Launch struct {
-	Engine string   `json:"engine" jsonschema:"enum=vllm,enum=sglang,enum=tensorrt-llm,enum=llama.cpp,enum=kubernetes"`
+	Engine string   `json:"engine" jsonschema:"enum=vllm,enum=sglang,enum=tensorrt-llm,enum=llama.cpp,enum=kubernetes,enum=dynamo,enum=kserve"`
 	Text   string   `json:"text" jsonschema:"minLength=1"`  // a command line, or a file
 	Args   []string `json:"-"`                              // words of the command line; nil for a file
 	Notes  []string `json:"notes" jsonschema:"minLength=1"` // what the engine does otherwise than the deployment has it

@@ -28,6 +28,7 @@ import (
 func (a *app) compare() *cobra.Command {
 	q := &question{}
 	var top int
+	var failOver string
 	cmd := &cobra.Command{
 		Use:   "compare [MODEL] DEPLOYMENT DEPLOYMENT...",
 		Short: "Set deployments side by side",
@@ -36,18 +37,28 @@ func (a *app) compare() *cobra.Command {
 			"A deployment is a GPU with what differs from the flags, as \"h100 tp2 fp8 b48\": tpN, ppN, epN,\n" +
 			"dpN, bN (batch), inN and outN (tokens), a scheme of the weights, an engine, or any flag as\n" +
 			"flag=value. It may also be a file: an estimate (llmprof estimate --format json) or a result of\n" +
-			"llmprof measure, so that predicted stands against measured.",
+			"llmprof measure, so that predicted stands against measured.\n\n" +
+			"With --fail-over they are results of processes before and after: two folders or files, or several\n" +
+			"with -- between them. It fails where one rose by more, and by more than processes differ.",
 		Example: "  llmprof compare --model qwen3-32b \"h100 tp2 fp8 b48\" \"h200 tp1 fp8 b24\"\n" +
-			"  llmprof compare --model llama3.1-8b --prompt-len 4096 h100 h200 b200\n" +
-			"  llmprof compare -m llama3.1-8b \"h200 native in1024 out512\" results/one.json",
+			"  llmprof compare -m llama3.1-8b \"h200 native in1024 out512\" results/one.json\n" +
+			"  llmprof compare --fail-over 5% results/0.25 results/0.26",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.runCompare(cmd, q, args, top)
+			if failOver == "" {
+				return a.runCompare(cmd, q, args, top)
+			}
+			sides, err := split(args, cmd.ArgsLenAtDash())
+			if err != nil {
+				return err
+			}
+			return a.runRepeated(cmd.Context(), q, sides, failOver, top, cmd.Flags().Changed)
 		},
 	}
 	q.flags(cmd)
 	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) {
 		q.output.flags(cmd)
+		f.StringVar(&failOver, "fail-over", "", "compare results of processes, and fail where one rose by more than this `percent`")
 		f.IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
 	})
 	cli.Rare(cmd, "color")

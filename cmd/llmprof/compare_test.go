@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/testkit"
+	"llmprof/validate"
 )
 
 // A comparison has the figures of the estimates that it is of, and a ratio of 1 to itself;
@@ -127,5 +129,47 @@ func TestCompareMixes(t *testing.T) {
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
 	if len(c.Sides) != 2 || *c.Sides[0].Figures[1].Value != *c.Sides[1].Figures[1].Value {
 		t.Errorf("exit %d: %+v %s", got.code, c.Sides, got.stderr)
+	}
+}
+
+// TestCompareRepeated holds results of processes of one release against themselves, and against those that are slower at one prompt.
+func TestCompareRepeated(t *testing.T) {
+	file := filepath.Join("..", "..", "experiments", "h200-vllm-processes", "observations.csv")
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	all, err := validate.Parse(file, text)
+	testkit.Must(t, err)
+	for i := range all {
+		all[i].Low, all[i].High, all[i].Release = nil, nil, "0.26.0"
+		if all[i].Prompt == 4096 {
+			all[i].Value *= 2
+		}
+	}
+	var b bytes.Buffer
+	testkit.Must(t, validate.WriteCSV(&b, all))
+	slower := filepath.Join(t.TempDir(), "after.csv")
+	testkit.Must(t, os.WriteFile(slower, b.Bytes(), 0o600))
+	if got := try(t, "compare", "--fail-over", "5%", file, file); got.code != 0 || strings.Contains(got.stdout, "slower\n") {
+		t.Errorf("against itself: exit %d: %s%s", got.code, got.stdout, got.stderr)
+	}
+	got := try(t, "compare", "--fail-over", "5", "--format", "json", file, "--", slower)
+	checkSchema(t, schema(t, "compare-repeated"), got.stdout)
+	var d view.RegressionDocument
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &d))
+	if got.code != 1 || !strings.Contains(got.stderr, "figures rose by more than 5 %") || len(d.Alone) == 0 {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+	for _, c := range d.Changes {
+		if c.Slower != (c.Prompt == 4096) || c.Phase != "prefill" {
+			t.Errorf("%+v", c)
+		}
+	}
+	for args, want := range map[string]string{file: "results before and after", file + " nowhere": "no such file", file + " " + file + " --batch 2": "leave one"} {
+		if got := try(t, append([]string{"compare", "--fail-over", "5%"}, strings.Fields(args)...)...); got.code == 0 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: exit %d: %s, want %q", args, got.code, got.stderr, want)
+		}
+	}
+	if got := try(t, "compare", "--fail-over", "much", file, file); got.code != 2 {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 }

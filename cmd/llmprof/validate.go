@@ -47,12 +47,11 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"one is from another of its configuration (\"repeat\", 90th percentile), and the observations' noise. Those that a constant was " +
 			"fitted on are scored separately.\n\n" +
 			"With --live it predicts a grid, measures it on this machine, and compares; --model, --engine and --gpu " +
-			"then say what is measured. What is interrupted goes on when the command is given again.",
+			"then say what is measured. What is interrupted goes on when the command is given again. With --live URL\n" +
+			"it measures a running server for two minutes, alone and under a load.",
 		Example: "  llmprof validate\n" +
-			"  llmprof validate results --by model,batch\n" +
 			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
-			"  llmprof validate --ablate\n" +
-			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
+			"  llmprof validate --live http://localhost:8000 --gpu h200 --concurrency 32\n" +
 			"  llmprof validate --chart follow -m qwen3-8b -g h200 --engine native -o a.svg\n" +
 			"  llmprof validate --trace t.json.gz -m llama3.1-8b --batch 32 --context 1024",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,8 +63,8 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cli.Define(cmd, "Measured here (--live)", v.live.add)
 	cli.Define(cmd, "Operators of a trace (--trace)", v.trace.add)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { v.outputFlags(cmd) })
-	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights",
-		"kv")
+	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights", "kv",
+		"time", "served-model", "rate", "concurrency")
 	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }
@@ -126,6 +125,8 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		return err
 	}
 	switch {
+	case v.live.server.url != "":
+		return a.runLiveServer(ctx, v)
 	case v.live.wanted:
 		return a.runLive(ctx, v)
 	case v.trace.file != "":

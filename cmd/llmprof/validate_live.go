@@ -29,13 +29,14 @@ type liveFlags struct {
 	device, hardware, results string
 	python, libraries         string
 	offline, shared           bool
+	server                    servedLive
 
 	gpus    func(context.Context) []detect.Device // GPUs of this machine
 	measure experiment.Measure                    // nil for a lab of this machine
 }
 
 func (l *liveFlags) add(f *pflag.FlagSet) {
-	f.BoolVar(&l.wanted, "live", false, "predict, then measure on this machine, then compare")
+	f.BoolVar(&l.wanted, "live", false, "predict and measure on this machine, or with a URL a running server")
 	f.StringVar(&l.grid, "grid", "", "measure the points of an experiment `FILE`")
 	f.IntSliceVarP(&l.batches, "batch", "b", []int{1, 8, 32}, "`sequences` that run together")
 	f.IntSliceVar(&l.prompts, "prompt-len", []int{128, 1024, 4096}, "`tokens` of each prompt")
@@ -47,6 +48,7 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&l.libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&l.shared, "shared", false, "measure although others use the GPU")
 	f.BoolVar(&l.offline, "offline", false, "never use the network")
+	l.server.add(f)
 	_ = cobra.MarkFlagDirname(f, "results")
 }
 
@@ -62,6 +64,9 @@ var traceToo = []string{"batch", "prompt-len", "offline"}
 
 func (v *comparison) checkLive() error {
 	l := &v.live
+	if err := v.takeServer(); err != nil || l.server.url != "" {
+		return err
+	}
 	switch {
 	case l.device != "" && l.device != "cuda" && l.device != "cpu":
 		return usage("--device %.40q: want cuda or cpu", l.device)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
@@ -370,5 +372,50 @@ func TestLiveKeepsWhatIsFitted(t *testing.T) {
 		if r.Metric == validate.TPOT && r.Fitted != want {
 			t.Errorf("%s of %s by %s: fitted %t, want %t", r.Metric, r.Model, r.Engine, r.Fitted, want)
 		}
+	}
+}
+
+// TestLiveServer measures a server that streams tokens, alone and under a load, beside its simulation: what the server says of itself is
+// there, what is neither said nor given is asked for at once, and the parts of the time add up to the medians.
+func TestLiveServer(t *testing.T) {
+	url := serve(t, slow(2*time.Millisecond))
+	got := try(t, "validate", "--live", url)
+	if got.code != 2 || !strings.Contains(got.stderr, "give --engine, --gpu") {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+	args := []string{"validate", "--live", url, "--gpu", "h100", "--engine", "vllm", "--time", "2", "--prompt-len", "64", "--gen-len", "8",
+		"--format", "json"}
+	for _, load := range [][]string{{"--concurrency", "2"}, {"--rate", "20"}} {
+		got = try(t, append(args, load...)...)
+		if got.code != 0 {
+			t.Fatalf("exit %d: %s", got.code, got.stderr)
+		}
+		checkSchema(t, schema(t, "validate-server"), got.stdout)
+		var d view.ServerLiveDocument
+		testkit.Must(t, json.Unmarshal([]byte(got.stdout), &d))
+		if d.Says["models"] != "llama3.2-1b" || d.GPU != "h100" || len(d.Loads) != 3 || len(d.Parts) != 5 || d.Loads[0].Prompt >= d.Loads[1].Prompt {
+			t.Fatalf("%+v", d)
+		}
+		loaded := d.Loads[2]
+		ttft, tpot := loaded.Figures[0], loaded.Figures[1]
+		observed, predicted := 0.0, 0.0
+		for _, p := range d.Parts {
+			observed, predicted = observed+p.Observed, predicted+p.Predicted
+		}
+		if !near(observed, ttft.Observed+7*tpot.Observed) || !near(predicted, ttft.Predicted+7*tpot.Predicted) {
+			t.Errorf("the parts are %v and %v of %+v", observed, predicted, loaded)
+		}
+		if tpot.Observed < 2e-3 || loaded.Requests < 8 || loaded.Failed > 0 {
+			t.Errorf("%+v: tokens come every 2 ms", loaded)
+		}
+	}
+	for want, more := range map[string][]string{"one of the two": {"--rate", "1", "--concurrency", "2"}, "has no meaning": {"--grid", "x.toml"},
+		"one --model": {"--prompt-len", "1,2"}} {
+		if got := try(t, append(slices.Clone(args), more...)...); got.code != 2 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%q: exit %d: %s", more, got.code, got.stderr)
+		}
+	}
+	if got := try(t, "validate", "--rate", "3"); got.code != 2 || !strings.Contains(got.stderr, "give its URL") {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 }

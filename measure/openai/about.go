@@ -69,6 +69,9 @@ type said struct {
 	DP           int    `json:"dp_size"`
 	Slots        int    `json:"total_slots"`
 	TotalTokens  int    `json:"max_total_tokens"`
+	Running      int    `json:"max_running_requests"` // SGLang, as those that follow
+	Chunk        int    `json:"chunked_prefill_size"`
+	Pool         int    `json:"max_total_num_tokens"`
 }
 
 // Inquire asks a server what it is. A page that it has not is none of its failures;
@@ -134,9 +137,15 @@ func (a *About) read(p *page, body []byte) {
 		first(&a.Weights, formatOf(cmp.Or(s.DType, s.ModelDType, s.Format)))
 	}
 	first(&a.KV, formatOf(s.KV))
-	a.TP, a.DP, a.MaxLen = max(a.TP, s.TP), max(a.DP, s.DP), max(a.MaxLen, s.TotalTokens)
-	if s.Slots > 0 {
-		a.Options["slots"] = strconv.Itoa(s.Slots)
+	a.TP, a.DP = max(a.TP, s.TP), max(a.DP, s.DP)
+	if p.kind == "tgi" { // SGLang has a pool of that name
+		a.MaxLen = max(a.MaxLen, s.TotalTokens)
+	}
+	for key, n := range map[string]int{"slots": s.Slots, "max_running_requests": s.Running, "chunked_prefill_size": s.Chunk,
+		"max_total_num_tokens": s.Pool} {
+		if n > 0 {
+			a.Options[key] = strconv.Itoa(n)
+		}
 	}
 }
 

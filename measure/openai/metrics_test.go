@@ -130,13 +130,16 @@ func TestAbout(t *testing.T) {
 		`{"build_info": "b6000-abc", "model_ftype": "Q4_K - Medium", "total_slots": 2}`: {"props",
 			About{Kind: "llama.cpp", Version: "b6000-abc", Weights: "Q4_K - Medium"}},
 		`{"version": "0.9.0"}`: {"api/version", About{Kind: "ollama", Version: "0.9.0"}},
-		`{"detail": "no"}`:     {"server_info", About{}},
-		`<html>`:               {"props", About{}},
+		`{"tp_size": 1, "max_running_requests": 48, "chunked_prefill_size": 8192, "max_total_num_tokens": 400000, "max_total_tokens": 9}`: {
+			"server_info", About{TP: 1, Options: map[string]string{"max_running_requests": "48", "chunked_prefill_size": "8192",
+				"max_total_num_tokens": "400000"}}},
+		`{"detail": "no"}`: {"server_info", About{}},
+		`<html>`:           {"props", About{}},
 	} {
 		a := About{Options: map[string]string{}}
 		a.read(&pages[slices.IndexFunc(pages, func(p page) bool { return p.path == test.path })], []byte(text))
 		if a.Kind != test.want.Kind || a.Version != test.want.Version || a.Weights != test.want.Weights || a.KV != test.want.KV ||
-			a.TP != test.want.TP || a.DP != test.want.DP || a.MaxLen != test.want.MaxLen {
+			a.TP != test.want.TP || a.DP != test.want.DP || a.MaxLen != test.want.MaxLen || test.want.Options != nil && !maps.Equal(a.Options, test.want.Options) {
 			t.Errorf("%s: %+v", text, a)
 		}
 	}

@@ -131,13 +131,18 @@ func (c *Collection) report(path string, ask *Given) (all []validate.Observation
 	return all, errors.Join(wrong...)
 }
 
-// named is a result of a processor, which has no GPU, as one of the GPU that describes it.
+// named is a result with what is given of it where it does not say so itself: a processor as the GPU that describes it, and of a server
+// elsewhere the GPU, and how it runs the model.
 func (g *Given) named(r *result.Result) *result.Result {
-	if g.Processor == "" || len(r.Machine.GPUs) > 0 {
-		return r
+	own, gpu := *r, g.Processor
+	if r.Serving != nil {
+		gpu = cmp.Or(gpu, g.GPU)
+		own.Workload.Weights, own.Workload.KV = cmp.Or(r.Workload.Weights, g.Weights), cmp.Or(r.Workload.KV, g.KV)
+		own.Parallelism.TP = cmp.Or(r.Parallelism.TP, g.TP)
 	}
-	own := *r
-	own.Machine.GPUs = []result.GPU{{Key: g.Processor, Name: g.Processor}}
+	if gpu != "" && len(r.Machine.GPUs) == 0 {
+		own.Machine.GPUs = []result.GPU{{Key: gpu, Name: gpu}}
+	}
 	return &own
 }
 

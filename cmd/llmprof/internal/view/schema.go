@@ -17,6 +17,8 @@ func Forms() schema.Forms {
 		PlanSchema:                 {PlanDocument{}},
 		SimulationSchema:           {SimulationDocument{}},
 		CompareSchema:              {CompareDocument{}},
+		RegressionSchema:           {RegressionDocument{}},
+		ServerLiveSchema:           {ServerLiveDocument{}},
 		validateSchema:             {ValidationDocument{}},
 		serversSchema:              {ServersDocument{}},
 		tracedSchema:               {TracedDocument{}},

@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/internal/printable"
+)
+
+// dynamo is a DynamoGraphDeployment (nvidia.com/v1alpha1) of a vLLM server: a frontend, and workers that are told apart where prefill has its
+// own. It is "" where the engine is another, or the GPUs are not NVIDIA's.
+func dynamo(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
+	if server.Engine != "vllm" || r.Card.GPU.Vendor != "nvidia" {
+		return l, false
+	}
+	gpus, pods := r.pods()
+	var b strings.Builder
+	fmt.Fprintf(&b, graph, dnsLabel(lastPart(checkpoint)), dynamoImage)
+	worker := func(name, role string, replicas int, more ...string) {
+		fmt.Fprintf(&b, "    %s:\n      componentType: worker\n", name)
+		if r.Prefill > 0 {
+			fmt.Fprintf(&b, "      subComponentType: %s\n", role)
+		}
+		nodes := 1
+		if per := r.Card.GPU.GPUsPerNode; per > 0 && gpus > per {
+			nodes = (gpus + per - 1) / per
+			fmt.Fprintf(&b, "      multinode:\n        nodeCount: %d\n", nodes)
+		}
+		args := append(append([]string{"--model", server.Pod[0]}, server.Pod[1:]...), more...)
+		fmt.Fprintf(&b, "      replicas: %d\n      resources:\n        limits:\n          gpu: \"%d\"\n      extraPodSpec:\n        mainContainer:\n"+
+			"          image: %s\n          command: [python3, -m, dynamo.vllm]\n          args:%s\n", replicas, gpus/nodes, dynamoImage,
+			listed(args, "            "))
+	}
+	worker("decode", "decode", pods)
+	if r.Prefill > 0 {
+		worker("prefill", "prefill", r.Prefill, "--is-prefill-worker")
+	}
+	l = Launch{Engine: "dynamo", Text: b.String(), Notes: []string{"pin the image to the release that you tested"}}
+	return l, true
+}
+
+const dynamoImage = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:latest"
+
+const graph = `apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata:
+  name: %s
+spec:
+  backendFramework: vllm
+  services:
+    Frontend:
+      componentType: frontend
+      replicas: 1
+      extraPodSpec:
+        mainContainer:
+          image: %s
+`
+
+// kserve is an LLMInferenceService (serving.kserve.io/v1alpha2) of a vLLM server, as llm-d runs it: KServe's own templates have the image and
+// the command, to which the split and the other flags are added. It has none where a replica is on several machines, or where the checkpoint
+// is no repository of the hub.
+func kserve(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
+	gpus, pods := r.pods()
+	owner, name, _ := strings.Cut(checkpoint, "/")
+	if server.Engine != "vllm" || gpus > max(r.Card.GPU.GPUsPerNode, 1) || owner == "" || owner[0] == '.' || name == "" || strings.Contains(name, "/") {
+		return l, false
+	}
+	args := slices.Clone(server.Pod[1:])
+	if i := slices.Index(args, "--tensor-parallel-size"); i >= 0 {
+		args = slices.Delete(args, i, i+2)
+	}
+	part := func(indent string, replicas int) string {
+		return strings.ReplaceAll(fmt.Sprintf("replicas: %d\nparallelism:\n  tensor: %d\ntemplate:\n  containers:\n    - name: main\n      args:%s\n"+
+			"      resources:\n        limits:\n          %s: \"%d\"", replicas, r.Split.TP, listed(args, "        "), gpuResource(r.Card.GPU.Vendor),
+			gpus), "\n", "\n"+indent)
+	}
+	l = Launch{Engine: "kserve", Text: fmt.Sprintf(service, dnsLabel(lastPart(checkpoint)), printable.KubernetesArg("hf://"+checkpoint),
+		printable.KubernetesArg(checkpoint), part("  ", pods))}
+	if r.Prefill > 0 {
+		l.Text += "  prefill:\n    " + part("    ", r.Prefill) + "\n"
+	}
+	l.Notes = []string{"gated checkpoints want a secret with a token of the hub in HF_TOKEN"}
+	return l, true
+}
+
+const service = `apiVersion: serving.kserve.io/v1alpha2
+kind: LLMInferenceService
+metadata:
+  name: %s
+spec:
+  model:
+    uri: %s
+    name: %s
+  router:
+    gateway: {}
+    route: {}
+    scheduler: {}
+  %s
+`
+
+// listed is words as items of a list in YAML.
+func listed(words []string, indent string) string {
+	var b strings.Builder
+	for _, w := range words {
+		b.WriteString("\n" + indent + "- " + printable.KubernetesArg(w))
+	}
+	return b.String()
+}
+
+// pods are the GPUs of a pod, and the pods that decode.
+func (r *Row) pods() (gpus, pods int) {
+	return r.Split.TP * r.Split.PP * r.Split.sharing(), r.DP / r.Split.sharing()
+}
+
+func gpuResource(vendor string) string {
+	switch vendor {
+	case "amd":
+		return "amd.com/gpu"
+	case "google":
+		return "google.com/tpu"
+	}
+	return "nvidia.com/gpu"
+}
