@@ -5,7 +5,7 @@ package view
 import (
 	"fmt"
 
-	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/render"
 	"llmprof/validate"
 )
 

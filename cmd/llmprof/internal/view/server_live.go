@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/deployment"
 	"llmprof/measure/openai"
+	"llmprof/plots/render"
 	"llmprof/unit"
 	"llmprof/validate/live"
 )
