@@ -10,7 +10,7 @@ import (
 // other steps and replicas that only prefill, however many replicas share experts.
 func TestBoundsOfEnergy(t *testing.T) {
 	near, tried := 0, 0
-	for s, c := range deployments(t, Energy, testkit.Cases(30, 1500)) {
+	for s, c := range deployments(t, Energy, testkit.Cases(15, 1500)) {
 		q := s.q
 		check := func(of *config, r *Row, ok bool, units int) {
 			if !ok {

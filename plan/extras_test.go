@@ -10,7 +10,7 @@ import (
 // Shorter steps answer no more requests than the search takes them to, by what the longest ones answer.
 func TestCapacityOfSteps(t *testing.T) {
 	most, tried := 0.0, 0
-	for s, c := range deployments(t, Cost, testkit.Cases(60, 600)) {
+	for s, c := range deployments(t, Cost, testkit.Cases(30, 600)) {
 		for _, drafts := range append([]int{0}, s.q.Drafts...) {
 			base, err := s.drafting(c, drafts)
 			testkit.Must(t, err)

@@ -34,12 +34,12 @@ func answer(r *Result, top, perGPU int) (all []string) {
 
 // What is shown of a search for the best rows is what is shown of one for all rows.
 func TestTopOfAll(t *testing.T) {
-	topOfAll(t, rand.New(rand.NewPCG(3, 17)), testkit.Cases(4, 60), drawLoad)
+	topOfAll(t, rand.New(rand.NewPCG(3, 17)), testkit.Cases(2, 60), drawLoad)
 }
 
 // So it is of clients that wait for their answers, with targets near what cards reach.
 func TestTopOfAllClients(t *testing.T) {
-	topOfAll(t, rand.New(rand.NewPCG(8, 5)), testkit.Cases(6, 60), func(q *Request, random *rand.Rand) {
+	topOfAll(t, rand.New(rand.NewPCG(8, 5)), testkit.Cases(3, 60), func(q *Request, random *rand.Rand) {
 		drawLoad(q, random)
 		q.By = Objective(Objectives()[max(random.IntN(8)-4, 0)]) // mostly by cost
 		q.Load, q.Gen = Load{Concurrency: 1 + random.IntN(40)}, serving.Fixed(2+random.IntN(100))

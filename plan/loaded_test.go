@@ -273,7 +273,7 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 func TestClientsEqualBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 4))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
-	found, loads := 0, testkit.Cases(14, 18)
+	found, loads := 0, testkit.Cases(8, 18)
 	for i := range loads {
 		q := *space
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i%4]), DefaultBatches(), 4
@@ -301,7 +301,7 @@ func TestBounds(t *testing.T) {
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
 	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 2, 1, 0}, {1, 4, 1, 0}},
 		{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
-	for i := range testkit.Cases(8, 40) {
+	for i := range testkit.Cases(4, 40) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
 		q.Prompt, q.Gen = serving.Fixed(64+random.IntN(3000)), serving.Fixed(2+random.IntN(200))

@@ -12,6 +12,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -118,7 +119,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 3))
 	unscheduled := requestOn(t, "native", "llama3.1-8b", "l40s", "h100") // its batches start together under any load
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "a100"), request(t, "qwen3-30b-a3b", "h200", "l4")}
-	const objectives = 40
+	objectives := testkit.Cases(20, 40)
 	found := 0
 	for i := range objectives {
 		q := *spaces[i%2]

@@ -97,7 +97,7 @@ func TestIdealIsFaster(t *testing.T) {
 func TestAblate(t *testing.T) {
 	var some []Observation
 	for i, o := range embedded(t) {
-		if i%testkit.Cases(8, 1) == 0 {
+		if i%testkit.Cases(24, 1) == 0 {
 			some = append(some, o)
 		}
 	}
