@@ -31,7 +31,6 @@ type decode struct {
 	batch    int
 	fresh    int // tokens that each runs, the drafted ones among them
 	together float64
-	window   int // window of the sequences' contexts
 }
 
 func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
@@ -73,15 +72,15 @@ func (p *prices) again(groups []operator.Group, together float64) Cost {
 	return c
 }
 
-// decode is the cost of a step in which sequences with so many tokens in all decode.
-func (p *prices) decode(d decode, past float64) Cost {
+// decode is the cost of a step in which sequences with a mean context decode.
+func (p *prices) decode(d decode, context float64) Cost {
 	if p.along == nil || d != p.last {
 		if p.last, p.along = d, p.curves[d]; p.along == nil {
 			p.along = &curve{}
 			p.curves[d] = p.along
 		}
 	}
-	return p.along.at(past/float64(d.batch), func(mean float64) Cost {
+	return p.along.at(context, func(mean float64) Cost {
 		fresh := float64(d.fresh)
 		group := [1]operator.Group{{Batch: float64(d.batch), New: fresh, Past: mean, Logits: fresh, Drafted: p.drafted}}
 		return p.predictor.StepCost(group[:], d.together)
@@ -125,7 +124,6 @@ func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 // window apart, for attention is linear in the context only there.
 type batch struct {
 	decodes int
-	past    float64 // tokens of all that decode
 	byWin   []operator.Group
 	chunks  []operator.Group
 
@@ -133,7 +131,7 @@ type batch struct {
 }
 
 func (b *batch) reset(windows int) {
-	b.decodes, b.past, b.chunks, b.together = 0, 0, b.chunks[:0], 0
+	b.decodes, b.chunks, b.together = 0, b.chunks[:0], 0
 	b.byWin = slices.Grow(b.byWin[:0], windows+1)[:windows+1]
 	clear(b.byWin)
 }
@@ -144,30 +142,8 @@ func (b *batch) decode(windows []float64, past int) {
 	b.add(windows, 1, float64(past))
 }
 
-// window is where the contexts of all sequences that decode are among the windows; -1 where they are on both sides of one.
-func (b *batch) window() (at int) {
-	if len(b.byWin) < 2 {
-		return 0
-	}
-	at = -1
-	for i := range b.byWin {
-		if b.byWin[i].Batch == 0 {
-			continue
-		}
-		if at >= 0 {
-			return -1
-		}
-		at = i
-	}
-	return at
-}
-
 // add adds a number of sequences with the same context.
 func (b *batch) add(windows []float64, n, context float64) {
-	b.past += n * context
-	if len(windows) == 0 {
-		return
-	}
 	i := 0
 	for i < len(windows) && context >= windows[i] {
 		i++
@@ -204,32 +180,35 @@ func (b *batch) tokens(drafts int) float64 {
 
 // cost prices a batch whose decodes verify drafts tokens each besides their own.
 func (p *prices) cost(b *batch, drafts int) Cost {
-	fresh := float64(1 + drafts)
-	onePass := p.pass == 0 || float64(b.decodes)*fresh <= p.pass
-	if window := b.window(); len(b.chunks) == 0 && window >= 0 && onePass {
-		return p.decode(decode{b.decodes, 1 + drafts, b.together, window}, b.past)
+	if len(b.chunks) == 0 && (p.pass == 0 || float64(b.decodes*(1+drafts)) <= p.pass) {
+		return p.decodes(b, 1+drafts)
 	}
 	return p.again(p.groupsOf(b, drafts), b.together)
+}
+
+// decodes is the cost of a step that only decodes. A step whose sequences are on both sides of a window takes the mean of those that have
+// all of them on one side: it is linear in the tokens that full attention reads and in those within the window.
+func (p *prices) decodes(b *batch, fresh int) (sum Cost) {
+	for i := range b.byWin {
+		if g := &b.byWin[i]; g.Batch > 0 {
+			c := p.decode(decode{b.decodes, fresh, b.together}, g.Past/g.Batch)
+			if g.Batch == float64(b.decodes) {
+				return c
+			}
+			sum = plus(&sum, &c, g.Batch/float64(b.decodes))
+		}
+	}
+	return launched(sum)
 }
 
 // groupsOf is a batch as groups of sequences, until the next call.
 func (p *prices) groupsOf(b *batch, drafts int) []operator.Group {
 	fresh := float64(1 + drafts)
 	p.groups = p.groups[:0]
-	switch {
-	case b.decodes == 0:
-	case len(p.windows) == 0:
-		p.groups = append(p.groups, operator.Group{Batch: float64(b.decodes), Past: b.past})
-	default:
-		for _, g := range b.byWin {
-			if g.Batch > 0 {
-				p.groups = append(p.groups, g)
-			}
+	for _, g := range b.byWin {
+		if g.Batch > 0 {
+			p.groups = append(p.groups, operator.Group{Batch: g.Batch, Past: g.Past / g.Batch, New: fresh, Logits: fresh, Drafted: p.drafted})
 		}
-	}
-	for i := range p.groups {
-		g := &p.groups[i]
-		g.Past, g.New, g.Logits, g.Drafted = g.Past/g.Batch, fresh, fresh, p.drafted
 	}
 	p.groups = append(p.groups, b.chunks...)
 	return p.groups

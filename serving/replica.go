@@ -178,7 +178,9 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 		passes--
 	}
 	if b.decodes > 0 && passes > 0 {
-		d := draft.decode(decode{batch: b.decodes, fresh: 1}, b.past)
+		one := *b
+		one.chunks, one.together = nil, 0
+		d := draft.decodes(&one, 1)
 		sum = plus(&sum, &d, float64(passes))
 	}
 	return sum

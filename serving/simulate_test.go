@@ -27,7 +27,7 @@ func TestTabulatedSteps(t *testing.T) {
 		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
 			for context := 3.0; context < 200000; context *= 1.37 {
 				want, energy := p.MixedStep([]operator.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
-				got := prices.decode(decode{batch: batch, fresh: 1}, context*float64(batch))
+				got := prices.decode(decode{batch: batch, fresh: 1}, context)
 				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
 				casetest.Near(t, x.model+": energy", got.Energy, energy, 1e-2)
 			}

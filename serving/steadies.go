@@ -159,7 +159,7 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
 func (t *Steadies) Idle() *Steady {
 	t.flow.behindRouter(1)
-	return t.flow.sample(1e-6, t.flow.bounded(fewIdle))
+	return t.flow.sample(1e-6, fewIdle)
 }
 
 // fewIdle is how many requests are followed that meet no other.

@@ -67,7 +67,7 @@ func (f *flow) about() float64 {
 // full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the rate at which
 // they are answered.
 func (f *flow) full(generations, fewest int) (w *path, rate float64) {
-	n, steps := f.bounded(float64(max(generations*f.most, fewest))), 0.0
+	n, steps := min(max(generations*f.most, fewest), mostJobs), 0.0
 	all := f.drawJobs(n)
 	defer jobBuffers.Put(all)
 	ages := rand.New(rand.NewPCG(2, 2))

@@ -21,17 +21,8 @@ import (
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.capacity().Rate
 	few := 1 + seldom/float64(f.most)
-	return f.bounded(fewestJobs * few * (1 + f.spread) * (1 + f.spread) / max(idle, 1e-3))
+	return int(min(fewestJobs*few*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
 }
-
-// bounded is how many of so many requests are followed: fewer where a prompt takes very many steps.
-func (f *flow) bounded(n float64) int {
-	steps := math.Ceil(f.uncached.mean / float64(max(f.server.Scheduler.Budget, 1))) // of a prompt
-	return int(min(n, mostJobs, max(mostPromptSteps/steps, leastJobs)))
-}
-
-// mostPromptSteps bounds the steps with prompts of a path, unless these are of leastJobs prompts.
-const mostPromptSteps, leastJobs = 1e6, 10
 
 // seldom is how many sequences run at once where as many requests again as elsewhere are followed.
 const seldom = 10
@@ -88,14 +79,19 @@ func (f *flow) drawJobs(jobs int) *[]job {
 	buffer := jobBuffers.Get().(*[]job)
 	*buffer = slices.Grow((*buffer)[:0], jobs)[:jobs]
 	all, random := *buffer, rand.New(rand.NewPCG(1, 1))
+	var asked [2]int
+	var begin, end float64
 	f.lengths(jobs, random, func(i, prompt, answer int) {
 		v := job{gaps: int32(answer) - 1}
 		v.steps = v.gaps
 		if f.server.Drafts > 0 {
 			v.steps = f.server.stepsOf(v.gaps, random)
 		}
-		if v.begin = f.of(float64(prompt)); v.steps > 0 {
-			v.growth = (f.of(float64(prompt+answer)) - v.begin) / float64(v.steps)
+		if whole := [2]int{prompt, prompt + answer}; whole != asked { // as no other one has before, where lengths differ
+			asked, begin, end = whole, f.of(float64(prompt)), f.of(float64(prompt+answer))
+		}
+		if v.begin = begin; v.steps > 0 {
+			v.growth = (end - begin) / float64(v.steps)
 		}
 		if v.tokens = float64(prompt - f.server.cached(prompt)); f.handed {
 			v.tokens = 0
@@ -302,8 +298,8 @@ func (w *path) step() {
 	}
 	if w.tokens == 0 {
 		w.policy.decoded(&w.cache, 1)
-		w.repeat(c)
 	}
+	w.repeat(c)
 }
 
 // decodesBeside is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
@@ -535,10 +531,11 @@ func (w *path) run(c *Cost) {
 	w.now, w.rested = end, 0
 }
 
-// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt, with which a job
-// ends, or for which there are not enough blocks.
+// repeat runs further steps that are like the last one: those of a prompt that fills them, and those that only decode, up to the next one
+// which may have a prompt; up to one with which a job ends, or for which there are not enough blocks.
 func (w *path) repeat(c *Cost) {
-	if w.rest > 0 || len(w.done) > 0 || w.next == len(w.jobs) || w.blocked && w.policy.waits() {
+	decodes := w.tokens == 0
+	if len(w.came)+len(w.done) > 0 || decodes && (w.rest > 0 || w.next == len(w.jobs) || w.blocked && w.policy.waits()) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -556,28 +553,38 @@ func (w *path) repeat(c *Cost) {
 	w.formed = w.now - lead
 	w.sums.busy += steps * length
 	w.sums.energy += steps * (float64(c.Energy) - w.power*(float64(c.Time)-length))
-	w.sums.blocks += length * steps * (w.held + w.growth*(steps-1)/2)
-	w.gain(steps)
-	w.policy.decoded(&w.cache, steps)
+	w.sums.blocks += length * steps * (w.held + w.share*w.growth*(steps-1)/2)
+	w.gain(steps * w.share)
+	if decodes {
+		w.policy.decoded(&w.cache, steps)
+		return
+	}
+	w.rest -= steps * w.takes
+	w.waits[forTokens] += steps
 }
 
 // alike is how many further steps of a length are like the last one, which are formed a lead before they begin.
 func (w *path) alike(length, lead float64) (steps float64) {
 	steps = math.Inf(1)
-	if next := w.jobs[w.next].at; !w.blocked {
+	if w.tokens > 0 {
+		steps = math.Ceil(w.rest/w.takes) - 1
+	} else if next := w.jobs[w.next].at; !w.blocked {
 		if steps = math.Ceil((next - w.now + lead) / length); w.formed >= next {
 			return 0
 		}
 		steps = max(steps, 1)
 	}
+	if w.share == 0 {
+		return steps
+	}
 	for len(w.ends) > 0 && w.jobs[w.ends[0].what].ends != float64(w.ends[0].at) { // preempted
 		w.ends.next()
 	}
 	if len(w.ends) > 0 {
-		steps = min(steps, math.Floor(float64(w.ends[0].at)-w.decoded-1+1e-9))
+		steps = min(steps, math.Floor((float64(w.ends[0].at)-w.decoded)/w.share-1+1e-9))
 	}
 	if w.growth > 0 {
-		steps = min(steps, math.Floor((w.blocks-w.held)/w.growth))
+		steps = min(steps, math.Floor((w.blocks-w.held)/(w.share*w.growth)))
 	}
 	return steps
 }

@@ -96,16 +96,27 @@ func TestEqualPromptsArePriced(t *testing.T) {
 	}
 }
 
-// A path has a bounded number of steps however many a prompt takes, that of a full server too.
+// A path passes over the steps that a prompt fills, and comes to what a simulation of each of them does.
 func TestPathOfManyPromptSteps(t *testing.T) {
-	s := server(t, "qwen3-8b", "h200", 1, "vllm")
-	s.Scheduler.Budget = 1
-	f := s.queue(t, Fixed(30000), Fixed(16))
-	w, _ := f.full(fewGenerations, fewestFull)
-	if got := len(w.jobs) * 30000; got > 2*mostPromptSteps {
-		t.Errorf("the path of a full server has %d steps with prompts", got)
-	}
-	if got := f.jobs(f.capacity().Rate/2) * 30000; got > 2*mostPromptSteps {
-		t.Errorf("a path has %d steps with prompts", got)
+	for _, budget := range []int{1, 512} {
+		s := server(t, "qwen3-8b", "h200", 1, "vllm")
+		s.Scheduler.Budget = budget
+		f := s.queue(t, Fixed(30000), Fixed(16))
+		all := f.drawJobs(100)
+		f.arrivals(100, f.capacity().Rate/2, func(i int, at float64) { (*all)[i].at = at })
+		w, steps := f.newPath(*all), 0
+		for w.next < len(w.jobs) {
+			w.step()
+			steps++
+		}
+		if steps > 60*len(w.jobs) {
+			t.Errorf("steps of %d tokens: %d steps of a path of %d prompts are followed", budget, steps, len(w.jobs))
+		}
+		if budget == 1 { // whose attention is priced at the mean context, of which it is no linear function
+			continue
+		}
+		l := poisson(f.capacity().Rate/2, 30000, 16, 4000)
+		r := simulate(t, s, l, Options{Warmup: 100})
+		agree(t, "TTFT", float64(f.sample(l.Arrival.Rate, 20000).TTFT), r.TTFT.Mean(), 0.06)
 	}
 }
