@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A step whose sequences are on both sides of a window takes the mean of steps whose sequences are on one side: in time within 0.02 % of the
-// evaluator's in the mean and 1 % at the most, in energy within 4 %, which is less straight where the power limit is near.
+// A step whose sequences are on both sides of a window takes the mean of steps whose sequences are on one side: in time within 0.02 % of
+// the evaluator's in the mean and 1 % at the most, in energy within 4 %, which is less straight where the power limit is near.
 func TestDecodesOnBothSidesOfWindows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 29))
 	for _, x := range []struct {

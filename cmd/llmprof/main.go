@@ -32,12 +32,16 @@ import (
 
 func main() {
 	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
 // gcPercent lets the heap grow to 20 MB before the first collection: most
 // commands are over by then.
 const gcPercent = 400
+
+// memoryLimit is from how many bytes on memory counts for more than the time of collections: input that takes this much is large or a bomb.
+const memoryLimit = 384 << 20
 
 // run runs the command line args and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
