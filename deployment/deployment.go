@@ -26,7 +26,7 @@ type Deployment struct {
 	GPU          *hardware.GPU
 	SchemeReason string // why these formats were taken
 	EngineReason string // why this engine was taken, empty where it was asked for
-	PriceSource  string // empty where no price is known
+	PriceSource  string // empty where no price is known, or it was given
 	Home         *Home  // nil unless a part of the model may lie in the memory of the host
 
 	from     *Library
@@ -208,7 +208,7 @@ func (d *Deployment) chooseScheme() error {
 
 // choosePrice takes the price that was given, else the table's.
 func (d *Deployment) choosePrice() {
-	d.Price, d.PriceSource = or(d.Request.Price, 0), "--price"
+	d.Price = or(d.Request.Price, 0)
 	if d.Price > 0 {
 		return
 	}

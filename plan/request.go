@@ -243,3 +243,13 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 	}
 	return all
 }
+
+// Warnings are what has to be known before so many rows are trusted.
+func (r *Request) Warnings(rows int) []unit.Warning {
+	if rows == 0 || r.By == Latency || r.Targets != (Targets{}) {
+		return nil
+	}
+	return []unit.Warning{unit.Warn("no_target", "No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, "+
+		"and "+
+		"the first ones may be slow. Give {ttft}, {tpot} or {e2e}.", r.By)}
+}

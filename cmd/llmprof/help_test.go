@@ -17,7 +17,8 @@ import (
 
 // longExample reports whether an example takes seconds, and other tests run what it does for less: plans, every server, all schemas.
 func longExample(command, line string) bool {
-	return command == "plan" || command == "servers" && !strings.Contains(line, "--gpu") || command == "schema" && strings.Contains(line, "--dir")
+	return command == "plan" || command == "servers" && !strings.Contains(line, "--gpu") || command == "schema" && strings.Contains(line,
+		"--dir")
 }
 
 // TestHelpExamples runs every example that the help shows, but for those that documents

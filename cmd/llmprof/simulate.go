@@ -221,7 +221,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 		return err
 	}
 	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o,
-		results: &view.Simulation{Deployment: d, Server: server, Seed: s.seed, Warnings: view.Texts(notes)}}
+		results: &view.Simulation{Deployment: d, Server: server, Seed: s.seed, Warnings: notes}}
 	switch {
 	case s.machines.to != "":
 		return r.submit(ctx)

@@ -165,7 +165,8 @@ func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 		return err
 	}
 	if t.Skipped > 0 {
-		s.results.Warnings = append(s.results.Warnings, fmt.Sprintf("%d requests of the trace generated nothing and were left out", t.Skipped))
+		s.results.Warnings = append(s.results.Warnings, unit.Warn("trace_skipped",
+			"%d requests of the trace generated nothing and were left out", t.Skipped))
 	}
 	return nil
 }

@@ -118,6 +118,11 @@ func (f *filler) fill(r *Row, e *analytic.Estimate) {
 	if f.columns == nil {
 		f.bind(&r.Figures)
 	}
+	f.set()
+}
+
+// set puts the metrics into their columns.
+func (f *filler) set() {
 	for i := range f.metrics {
 		m := &f.metrics[i]
 		for part, v := range [...]float64{m.Value, m.Low, m.High, m.Floor} {
@@ -132,7 +137,7 @@ func (f *filler) fill(r *Row, e *analytic.Estimate) {
 }
 
 // bind finds the columns of the metrics.
-func (f *filler) bind(figures *Figures) {
+func (f *filler) bind(figures any) {
 	of := map[string]any{}
 	for _, c := range columnsOf(reflect.ValueOf(figures).Elem(), true) {
 		of[c.name] = c.of

@@ -142,16 +142,10 @@ func (s *library) load(d *deployment.Deployment, values []Value) func(*analytic.
 
 // rowOf is a steady state as a row has it.
 func rowOf(l *deployment.Load) Loaded {
-	s := l.Steady
-	row := Loaded{
-		LoadTTFT: float64(s.TTFT), LoadTPOT: float64(s.TPOT), LoadE2E: float64(s.E2E), Requests: s.Rate, Generated: s.Throughput,
-		Running: s.Running, Waiting: s.Waiting,
-		Utilization: s.Utilization, KVShare: s.Cache, LoadJ: float64(s.Energy), LoadUSD: float64(s.Cost), Most: s.Capacity.Rate,
-		MostBound: s.Capacity.Bound,
-	}
-	if h := l.High; h != nil {
-		row.LoadTTFTHigh, row.LoadTPOTHigh, row.LoadE2EHigh = float64(h.TTFT), float64(h.TPOT), float64(h.E2E)
-	}
+	row := Loaded{MostBound: l.Steady.Capacity.Bound}
+	f := filler{metrics: l.Steady.Metrics(l.High)}
+	f.bind(&row)
+	f.set()
 	return row
 }
 

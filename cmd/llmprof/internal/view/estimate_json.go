@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/operator"
@@ -356,7 +358,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 	if j.Verdict.Possible {
 		j.Throughput = &throughputJSON{e.Throughput, e.Metric("tok_s_gpu").Value, e.InputRate}
 		if e.Price > 0 {
-			j.Cost = &costJSON{PerGPUHour: e.Price, Money: e.Money, PriceSource: e.PriceSource}
+			j.Cost = &costJSON{PerGPUHour: e.Price, Money: e.Money, PriceSource: e.priceSource()}
 		}
 	}
 	return j
@@ -428,3 +430,6 @@ func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phase
 	}
 	return j
 }
+
+// priceSource is who asks the price, or the flag that gave it.
+func (e *Estimate) priceSource() string { return cmp.Or(e.PriceSource, settings.Flag("price")) }

@@ -90,7 +90,8 @@ type loadJSON struct {
 	GPUs        int              `json:"gpus" jsonschema:"minimum=1"` // GPUs of all replicas, with those that only prefill
 	Hour        *float64         `json:"cost_usd_hour"`               // of these; null where no price is known
 	Capacity    serving.Capacity `json:"capacity"`
-	High        *highJSON        `json:"high"` // null where the slow end is not stable
+	High        *highJSON        `json:"high"`    // null where the slow end is not stable
+	Metrics     []MetricDocument `json:"metrics"` // its figures as a list
 }
 
 // A highJSON is the slow end of the 90 % interval.
@@ -108,7 +109,8 @@ func (l *Load) document() *loadJSON {
 	}
 	s := l.Steady
 	j := &loadJSON{
-		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name,
+		Metrics: metricDocuments(s.Metrics(l.High)),
+		Rate:    l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name,
 		Speculation: speculationOf(l.Server), TTFT: float64(s.TTFT), TPOT: unit.OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization,
 		KVTokens: l.Server.Tokens(), KV: s.Cache,

@@ -258,7 +258,7 @@ func (e *Estimate) rates() render.Fields {
 		d := &e.Money
 		cost = fmt.Sprintf("%v per million generated tokens, %v per million prompt and generated tokens, %v per thousand requests, at %v per "+
 			"GPU (%s)",
-			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, e.Price, e.PriceSource)
+			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, e.Price, e.priceSource())
 	}
 	f.Add("Cost", cost)
 	return f

@@ -60,7 +60,7 @@ func (a Accuracy) short() string {
 func (p *Plan) Page() *render.Document {
 	d := &render.Document{Title: p.title()}
 	t := p.rows()
-	d.Blocks = append(d.Blocks, t, render.Notes{Title: "Warnings", Items: p.warnings()})
+	d.Blocks = append(d.Blocks, t, render.Notes{Title: "Warnings", Items: Texts(p.Request.Warnings(len(p.Shown)))})
 	if len(p.Shown) > 0 {
 		d.Blocks = append(d.Blocks, p.best())
 	}
@@ -75,15 +75,6 @@ func (p *Plan) Page() *render.Document {
 		}
 	}
 	return d
-}
-
-// warnings says that no latency was asked for, where the ranking does not count it.
-func (p *Plan) warnings() []string {
-	if q := p.Request; len(p.Shown) == 0 || q.By == plan.Latency || q.Targets != (plan.Targets{}) {
-		return nil
-	}
-	return []string{fmt.Sprintf("No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, and the first "+
-		"ones may be slow. Give --ttft, --tpot or --e2e.", p.Request.By)}
 }
 
 // asAsked is a time without the zeros of a computed one: 500 ms.

@@ -15,15 +15,17 @@ const PlanSchema = "llmprof.plan/v1"
 
 // A PlanDocument is a plan for programs.
 type PlanDocument struct {
-	Schema   string           `json:"schema"`
-	Model    string           `json:"model" jsonschema:"minLength=1"`             // the model, or several with commas between
-	Models   []string         `json:"models" jsonschema:"minItems=1,minLength=1"` // in the order in which they are asked for
-	Asked    planAskedJSON    `json:"asked"`
-	Searched int              `json:"searched"` // estimates that were made
-	Rows     []planRowJSON    `json:"rows"`     // in the order of their rank
-	Rejected []planRejectJSON `json:"rejected"` // GPUs of which no deployment qualifies, the nearest first
-	Launch   []plan.Launch    `json:"launch"`   // how the first row is started; empty without --launch
-	Check    []string         `json:"check"`    // command lines that measure the first row's server
+	Schema   string             `json:"schema"`
+	Model    string             `json:"model" jsonschema:"minLength=1"`             // the model, or several with commas between
+	Models   []string           `json:"models" jsonschema:"minItems=1,minLength=1"` // in the order in which they are asked for
+	Asked    planAskedJSON      `json:"asked"`
+	Searched int                `json:"searched"` // estimates that were made
+	Rows     []planRowJSON      `json:"rows"`     // in the order of their rank
+	Rejected []planRejectJSON   `json:"rejected"` // GPUs of which no deployment qualifies, the nearest first
+	Launch   []plan.Launch      `json:"launch"`   // how the first row is started; empty without --launch
+	Check    []string           `json:"check"`    // command lines that measure the first row's server
+	Warnings []string           `json:"warnings"`
+	Coded    []*WarningDocument `json:"warnings_coded"` // the warnings as data, in the same order
 }
 
 // A planAskedJSON is what a plan was asked for.
@@ -129,6 +131,8 @@ func (p *Plan) Document() *PlanDocument {
 	if q.Expected {
 		j.Asked.At = "expected"
 	}
+	warned := q.Warnings(len(p.Shown))
+	j.Warnings, j.Coded = Texts(warned), coded(warned)
 	for i := range p.Shown {
 		j.Rows = append(j.Rows, p.row(&p.Shown[i], &p.Accuracy[i]))
 	}

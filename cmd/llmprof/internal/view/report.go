@@ -101,7 +101,7 @@ func (e *Estimate) sources() render.Fields {
 		{Name: "Formats", Lines: []string{e.Scheme.Name + ": " + e.SchemeReason}},
 	}}
 	if e.Price > 0 {
-		f.Add("Price", e.PriceSource)
+		f.Add("Price", e.priceSource())
 	}
 	return f
 }

@@ -13,6 +13,9 @@ import (
 	"llmprof/unit"
 )
 
+// A Publication is stored results in the shape of a paper's tables.
+type Publication struct{ *aggregate.Publication }
+
 // Page is the sizes of ELANA's table 2, or times and energies by device and setting as in its tables 3 and 4, or both.
 func (p *Publication) Page(sizes, latency bool) *render.Document {
 	d := &render.Document{}
@@ -31,7 +34,7 @@ func (p *Publication) notes() render.Notes {
 		energy = "Energies are of the whole batch, gross of idle power, as in ELANA's tables; divide by the batch for one sequence."
 	}
 	notes := render.Notes{Items: []string{"Times are the mean ± the standard deviation of all samples. " + energy}}
-	if slices.ContainsFunc(p.Rows, func(r PublishedRow) bool { return len(r.Marks) > 0 }) {
+	if slices.ContainsFunc(p.Rows, func(r aggregate.PublishedRow) bool { return len(r.Marks) > 0 }) {
 		notes.Items = append(notes.Items, "* marked by the measurement (throttled, contaminated, ...): \"llmprof results list\" says why")
 	}
 	return notes
@@ -89,13 +92,13 @@ func latencyColumns() []render.Column {
 	}
 }
 
-func (p *Publication) latencyCells(r *PublishedRow) []any {
+func (p *Publication) latencyCells(r *aggregate.PublishedRow) []any {
 	name := r.Model
 	if len(r.Marks) > 0 {
 		name += " *"
 	}
 	cells := []any{name}
-	for _, f := range r.figures() {
+	for _, f := range figures(r) {
 		mean, spread := any(nil), any(nil)
 		if f.times != nil {
 			mean, spread = 1e3*f.times.Mean, spreadCell(f.times.StdDev)
@@ -112,7 +115,7 @@ type timeAndEnergy struct {
 }
 
 // figures are the times and energies of a row, in the order of the columns.
-func (r *PublishedRow) figures() []timeAndEnergy {
+func figures(r *aggregate.PublishedRow) []timeAndEnergy {
 	return []timeAndEnergy{{r.TTFT, r.PerPrompt}, {r.TPOT, r.PerToken}, {r.TTLT, r.PerRequest}}
 }
 
@@ -125,7 +128,7 @@ func spreadCell(s *float64) any {
 }
 
 // share is what an energy of one sequence is multiplied by.
-func (p *Publication) share(r *PublishedRow) float64 {
+func (p *Publication) share(r *aggregate.PublishedRow) float64 {
 	if p.Whole && r.Batch > 0 {
 		return float64(r.Batch)
 	}
@@ -186,7 +189,7 @@ func (p *Publication) Table() *render.Table {
 	for i := range p.Rows {
 		r := &p.Rows[i]
 		cells := []any{r.Device, r.Engine, r.Model, Cell(unit.OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
-		for _, f := range r.figures() {
+		for _, f := range figures(r) {
 			mean, spread := any(nil), any(nil)
 			if f.times != nil {
 				mean, spread = f.times.Mean, Cell(f.times.StdDev)

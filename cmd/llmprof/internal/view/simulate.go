@@ -19,7 +19,7 @@ type Simulation struct {
 	Trace      *TraceRead // nil where loads are drawn
 	Points     []SimulatedPoint
 	Found      string // result of the search for a knee; "" if none was made
-	Warnings   []string
+	Warnings   []unit.Warning
 }
 
 // A TraceRead says what a trace was taken for.
@@ -41,32 +41,7 @@ type SimulatedPoint struct {
 // Add adds a load. What is wrong with it is a warning.
 func (s *Simulation) Add(ctx context.Context, name string, l *serving.Load, r *serving.Result) {
 	s.Points = append(s.Points, SimulatedPoint{name, l, r})
-	warn := func(format string, args ...any) {
-		s.Warnings = append(s.Warnings, name+": "+fmt.Sprintf(format, args...))
-	}
-	if r.Refused > 0 {
-		warn("%d requests were refused; %s", r.Refused, r.Refusal)
-	}
-	if r.Interrupted {
-		warn("interrupted after %d requests", r.Completed)
-		return
-	}
-	if l == nil || l.Arrival.Kind == "closed" {
-		return
-	}
-	if s.Server.Prefillers == 0 || l.Gen.MeanLength() >= 2 { // An answer of one token has no decode.
-		states, err := s.Server.Steadies(ctx, l.Prompt, l.Gen)
-		if err == nil {
-			_, err = states.Rate(l.Arrival.Rate, s.Server.Layout())
-		}
-		if err != nil {
-			warn("%v; the times grow with the number of requests", err)
-			return
-		}
-	}
-	if x := r.Transient; x != nil && !x.Steady {
-		warn("%s", x.Warning())
-	}
+	s.Warnings = append(s.Warnings, r.Warnings(ctx, s.Server, name, l)...)
 }
 
 // LoadName is a short name of a load.
@@ -112,14 +87,15 @@ func (s *Simulation) Page() *render.Document {
 
 // notes are the warnings, and what the requests that count are.
 func (s *Simulation) notes() []string {
+	warned := Texts(s.Warnings)
 	i := slices.IndexFunc(s.Points, func(p SimulatedPoint) bool { return p.Result.Counted() < p.Result.Completed })
 	switch {
 	case i < 0:
-		return s.Warnings
+		return warned
 	case s.Points[i].Result.Transient == nil:
-		return append(slices.Clone(s.Warnings), "Latency and throughput are of the requests after those that --warmup leaves out.")
+		return append(warned, "Latency and throughput are of the requests after those that --warmup leaves out.")
 	}
-	return append(slices.Clone(s.Warnings), "Latency and throughput are of the requests counted: those in the steady state by "+serving.Method+
+	return append(warned, "Latency and throughput are of the requests counted: those in the steady state by "+serving.Method+
 		", not those that fill the server and those that are answered when no more come. --warmup 0 counts all.")
 }
 

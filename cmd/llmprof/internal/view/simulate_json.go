@@ -14,21 +14,22 @@ const SimulationSchema = "llmprof.simulate/v1"
 // A SimulationDocument is a simulation as JSON; its figures are of the first load where there
 // are several, and all loads are in points.
 type SimulationDocument struct {
-	Schema      string           `json:"schema"`
-	Model       string           `json:"model" jsonschema:"minLength=1"`
-	GPU         string           `json:"gpu" jsonschema:"minLength=1"`
-	GPUs        int              `json:"gpus" jsonschema:"minimum=1"`
-	Engine      string           `json:"engine" jsonschema:"minLength=1"`
-	Scheduler   schedulerJSON    `json:"scheduler"`
-	Speculation *speculationJSON `json:"speculation"` // null where nothing is drafted
-	Replicas    int              `json:"replicas" jsonschema:"minimum=1"`
-	Prefill     int              `json:"prefill_replicas"`
-	KVTokens    int              `json:"kv_cache_tokens" jsonschema:"minimum=1"` // that the KV cache of a replica holds
-	Seed        uint64           `json:"seed"`
-	Trace       *TraceRead       `json:"trace"` // null where loads are drawn
-	simulated                    // figures of the first load
-	Points      []simulatedOne   `json:"points" jsonschema:"minItems=1"`
-	Warnings    []string         `json:"warnings"`
+	Schema      string             `json:"schema"`
+	Model       string             `json:"model" jsonschema:"minLength=1"`
+	GPU         string             `json:"gpu" jsonschema:"minLength=1"`
+	GPUs        int                `json:"gpus" jsonschema:"minimum=1"`
+	Engine      string             `json:"engine" jsonschema:"minLength=1"`
+	Scheduler   schedulerJSON      `json:"scheduler"`
+	Speculation *speculationJSON   `json:"speculation"` // null where nothing is drafted
+	Replicas    int                `json:"replicas" jsonschema:"minimum=1"`
+	Prefill     int                `json:"prefill_replicas"`
+	KVTokens    int                `json:"kv_cache_tokens" jsonschema:"minimum=1"` // that the KV cache of a replica holds
+	Seed        uint64             `json:"seed"`
+	Trace       *TraceRead         `json:"trace"` // null where loads are drawn
+	simulated                      // figures of the first load
+	Points      []simulatedOne     `json:"points" jsonschema:"minItems=1"`
+	Warnings    []string           `json:"warnings"`
+	Coded       []*WarningDocument `json:"warnings_coded"` // the warnings as data, in the same order
 }
 
 // A schedulerJSON is the scheduler of a server and its limits.
@@ -172,7 +173,7 @@ func (s *Simulation) Document() *SimulationDocument {
 		Engine:    s.Deployment.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async}, Speculation: speculationOf(s.Server),
 		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace,
-		Warnings: append([]string{}, s.Warnings...),
+		Warnings: Texts(s.Warnings), Coded: coded(s.Warnings),
 	}
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}

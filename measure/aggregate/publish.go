@@ -1,6 +1,4 @@
-//go:build !js
-
-package view
+package aggregate
 
 import (
 	"cmp"
@@ -120,7 +118,10 @@ func deviceOf(r *result.Result) string {
 	default:
 		return cmp.Or(r.Machine.CPU, "unknown device")
 	}
-	return times(len(r.Machine.GPUs), r.Machine.GPUs[0].Name)
+	if n := len(r.Machine.GPUs); n > 1 {
+		return fmt.Sprintf("%d × %s", n, r.Machine.GPUs[0].Name)
+	}
+	return r.Machine.GPUs[0].Name
 }
 
 // engineText is the engine with what changes its times most.
