@@ -10,7 +10,7 @@ import (
 // Every metric of a steady state has its column, and no column of a load is left empty.
 func TestMetricsOfLoad(t *testing.T) {
 	st := &serving.Steady{Running: 1, Waiting: 2, TTFT: 3, TPOT: 4, E2E: 5, Rate: 6, Throughput: 7, Utilization: 8, Cache: 9, Energy: 10,
-		Cost: 11,
+		Cost:     11,
 		Capacity: serving.Capacity{Rate: 12, Bound: "steps"}}
 	row := rowOf(&deployment.Load{Steady: st, High: &serving.Steady{TTFT: 13, TPOT: 14, E2E: 15}})
 	want := Loaded{LoadTTFT: 3, LoadTTFTHigh: 13, LoadTPOT: 4, LoadTPOTHigh: 14, LoadE2E: 5, LoadE2EHigh: 15, Requests: 6, Generated: 7,
