@@ -28,6 +28,22 @@ COMMANDS = ("estimate", "sweep", "simulate", "plan", "validate")
 GIVEN = {"model", "gpu", "format", "output", "color", "help", "help-all"}  # parameters of the functions, and what is of no use there
 
 
+OBJECT = '''class Object:
+    """An object of JSON with its fields as attributes."""
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+    def __getitem__(self, key: str) -> Any:
+        return vars(self)[key]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Object) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"'''
+
+
 def compiled(file, **env):
     subprocess.run(["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./cmd/llmprof"], cwd=ROOT, check=True,
                    env={**os.environ, "CGO_ENABLED": "0", **env})
@@ -36,10 +52,8 @@ def compiled(file, **env):
 def types(program):
     """The source of _types.py: a class for each object that the commands write, and the flags of each command."""
     out = ['"""Types of what llmprof takes and writes, made from its help and its schemas."""', "from __future__ import annotations", "",
-           "from types import SimpleNamespace", "from typing import Any, Dict, List, Sequence, TypedDict, Union", "",
-           "Setting = Union[str, int, float, bool, None, Sequence[Union[str, int, float]]]", "", "",
-           "class Object(SimpleNamespace):", '    """An object of JSON with its fields as attributes."""', "",
-           "    def __getitem__(self, key: str) -> Any:", "        return vars(self)[key]"]
+           "from typing import Any, Dict, List, Sequence, TypedDict, Union", "",
+           "Setting = Union[str, int, float, bool, None, Sequence[Union[str, int, float]]]", "", "", *OBJECT.splitlines()]
     for command in COMMANDS:
         if command != "sweep":
             said = subprocess.run([program, "schema", command], check=True, capture_output=True)
@@ -58,8 +72,9 @@ class Classes:
 
     def __init__(self, command, schema, out):
         self.prefix, self.defs, self.out, self.done = command.title(), schema.get("$defs", {}), out, {}
-        if "$ref" in schema:
-            schema = {**self.defs[schema["$ref"].rsplit("/", 1)[-1]], **{k: v for k, v in schema.items() if k != "$ref"}}
+        while "properties" not in schema:  # the document is a definition, alone or with others that limit it
+            schema = next(o for o in schema.get("allOf", [schema]) if "$ref" in o or "properties" in o)
+            schema = self.defs[schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
         self.object(self.prefix, schema)
 
     def object(self, name, schema):
