@@ -84,7 +84,7 @@ func (a *app) simulate() *cobra.Command {
 
 func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	s.output.chart = true
+	s.output.chart, s.output.report = true, true
 	s.output.flags(cmd)
 	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
 	settings.Words(f, "chart", "latency", "timeline", "cdf")

@@ -206,6 +206,7 @@ func (s *simulator) write() error {
 	v := s.results
 	return s.output.write(s.app, forms{
 		page: v.Page, table: v.Table, data: func() any { return v.Document() },
-		chart: func() (*plots.Figure, error) { return v.Chart(s.chart) },
+		chart:  func() (*plots.Figure, error) { return v.Chart(s.chart) },
+		report: func() (any, error) { return v.Report(versionText()) },
 	})
 }

@@ -60,7 +60,7 @@ func LLMD(r *result.Result) (any, error) {
 				},
 				"native": native,
 			}},
-			"load": dict{"metadata": dict{"schema_version": "0.0.1", "cfg_id": id, "description": "llmprof measure"}, "standardized": load,
+			"load": dict{"metadata": dict{"schema_version": "0.0.1", "cfg_id": id, "description": "llmprof"}, "standardized": load,
 				"native": native},
 		},
 		"results": dict{"request_performance": dict{"aggregate": performance(r)}},
