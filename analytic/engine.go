@@ -32,6 +32,7 @@ type Profile struct {
 	Operators func(g *hardware.GPU, c *hardware.Calibration)
 	Tabled    bool // Operators are from tables of the engine's kernels, which say what of them was measured
 	Pipelined bool // a server has as many batches in its pipeline as there are stages
+	TextAlone bool // it runs no towers of vision and audio
 	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
 	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.
 	Ahead bool

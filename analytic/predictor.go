@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"llmprof/analytic/operator"
@@ -37,13 +38,26 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Padding = e.Padding(g)
 	}
-	p.Offload, p.HostEmbedding = c.Offload, e.HostEmbedding
+	p.Offload, p.HostEmbedding, p.Encoders = c.Offload, e.HostEmbedding, c.Encoders
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
 	if e.Allocate != nil {
 		p.footprint.Allocate(e.Allocate(&p.Rank, g), float64(c.Machine.Budget))
 	}
 	p.caveats = p.caveatsOf()
 	return p, nil
+}
+
+// ForPrompts is the predictor of a server whose prompts have so many tokens on average.
+func (p *Predictor) ForPrompts(tokens float64) *Predictor {
+	if len(p.Encoders) == 0 {
+		return p
+	}
+	own := *p
+	own.Encoders, own.latest = slices.Clone(p.Encoders), new(atomic.Pointer[begun])
+	for i := range own.Encoders {
+		own.Encoders[i].Prompt = tokens
+	}
+	return &own
 }
 
 // Prefill is the steps of a prefill of one micro-batch, chunk by chunk.

@@ -16,6 +16,7 @@ import (
 	"llmprof/internal/input"
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -28,12 +29,14 @@ type Deployment struct {
 	EngineReason string // why this engine was taken, empty where it was asked for
 	PriceSource  string // empty where no price is known, or it was given
 	Home         *Home  // nil unless a part of the model may lie in the memory of the host
+	MediaTokens  int    // tokens of images and audio that a prompt has beside its text
 
 	from     *Library
 	runs     analytic.Engine
 	known    []unit.Warning      // how the case was made
 	node     *unit.Warning       // the number of GPUs of a node that was assumed where nothing gives it
 	prepared *analytic.Predictor // nil until it is asked for
+	prompts  *serving.Lengths    // lengths of prompts with images and audio, where they are drawn and have some
 }
 
 // Resolve reads what a request names and makes its case.
@@ -85,6 +88,9 @@ func (d *Deployment) settle() error {
 			"experts are chosen unevenly, by {expert_skew} %.60s; the busiest rank of {ep} is as loaded as the choice makes it", q.Skew))
 	}
 	if err := d.chooseEngine(); err != nil {
+		return err
+	}
+	if err := d.encode(); err != nil {
 		return err
 	}
 	if q.Loaded() {

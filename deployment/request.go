@@ -22,7 +22,7 @@ import (
 // that of the settings that follow, too.
 type Request struct {
 	Model   string      `json:"model" group:"Model" short:"m" help:"built-in <model>, hub id, directory, config.json, .gguf"`
-	Weights string      `json:"weights" help:"<format>, as fp8, awq or q4_k_m (default: the checkpoint's)"`
+	Weights string      `json:"weights" help:"<format>, as fp8 or q4_k_m (default: the checkpoint's)"`
 	Act     unit.Format `json:"act" help:"<format> of the activations (default: the scheme's)"`
 	KV      unit.Format `json:"kv" help:"<format> of the KV cache (default: 16 bits)"`
 	Offline bool        `json:"offline" help:"never use the network"`
@@ -71,6 +71,8 @@ type Request struct {
 	Chunk        *int `json:"chunk" default:"0" help:"prefill in steps of at most this many <tokens>"`
 	CachedPrefix *int `json:"cached_prefix" default:"0" help:"leading <tokens> of it that the KV cache has"`
 	AllLogits    bool `json:"all_logits" help:"run the LM head on every position of the prompt, not only the last"`
+
+	Media
 
 	Engine       string `json:"engine" group:"Engine" help:"<engine> or vllm@0.19.0 (default: vllm if it can)"`
 	Calibration  string `json:"calibration" help:"<FILE> of \"llmprof calibrate\"; \"default\" takes no file"`

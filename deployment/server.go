@@ -41,6 +41,7 @@ func (d *Deployment) Predict(q *Request) (*Answer, error) {
 	}
 	own := *d
 	own.Request, own.Workload = q, q.Workload()
+	own.Workload.PromptLen += d.MediaTokens
 	own.Workload.Batch = max(own.Workload.Batch, d.Parallel.MicroBatches)
 	ans := &Answer{Deployment: &own}
 	if ans.Estimate, err = p.Predict(&own.Workload); err == nil {

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -45,7 +46,8 @@ func (d *Deployment) States(ctx context.Context, alone *analytic.Estimate) (*Sta
 		}
 		server.HitRate = float64(w.CachedPrefix) / float64(w.PromptLen)
 	}
-	prompt, gen := or(q.Prompts, serving.Fixed(d.Workload.PromptLen)), or(q.Answers, serving.Fixed(d.Workload.GenLen))
+	prompt, gen := or(cmp.Or(d.prompts, q.Prompts), serving.Fixed(d.Workload.PromptLen)), or(q.Answers, serving.Fixed(d.Workload.GenLen))
+	server.Predictor = server.Predictor.ForPrompts(prompt.MeanLength() * (1 - server.HitRate))
 	all, err := server.Steadies(ctx, prompt, gen)
 	return &States{server, prompt, gen, all, Slower(alone)}, err
 }

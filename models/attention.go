@@ -189,7 +189,7 @@ func sparseLatentAttention(r *reader, k kind) []Block {
 	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk"), Packed: true}
 	b.Attention.Indexer = &x
 	b.In = append(b.In,
-		Linear{Name: "indexer.wq_b", In: r.size("q_lora_rank"), Out: x.Heads * x.Dim, Split: Replicated},
+		Linear{Name: "indexer.wq_b", In: r.sizeOr("q_lora_rank", r.hidden), Out: x.Heads * x.Dim, Split: Replicated},
 		Linear{Name: "indexer.wk", In: r.hidden, Out: x.Dim, Split: Replicated},
 		Linear{Name: "indexer.weights_proj", In: r.hidden, Out: x.Heads, Split: Replicated})
 	b.Norms = append(b.Norms, scaleAndShift.norm("indexer.k_norm", x.Dim, 1))

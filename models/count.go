@@ -100,6 +100,9 @@ func (m *Model) EmbeddingParams() int64 {
 	return n
 }
 
+// HashedBytes is the memory of the tables that are kept in FP8.
+func (e *Embedding) HashedBytes() unit.Bytes { return unit.Bytes(float64(e.Hashed) * 33 / 32) }
+
 // NumLayers counts the layers.
 func (m *Model) NumLayers() int {
 	n := 0
@@ -150,6 +153,9 @@ func (a *Attention) CachedBytes(f unit.Format, heads float64) (each, far unit.By
 		heads = 1
 	}
 	each = a.EntryBytes(f).Times(heads)
+	if a.Borrows {
+		return each, 0
+	}
 	if a.Compress > 0 {
 		return each, (each + a.Indexer.KeyBytes(f)).Times(1 / float64(a.Compress))
 	}

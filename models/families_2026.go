@@ -1,6 +1,9 @@
 package models
 
-import "slices"
+import (
+	"math/big"
+	"slices"
+)
 
 // autumn2026 are families that transformers got in the autumn of 2026, and that arrange what others have.
 func autumn2026() []family {
@@ -48,7 +51,7 @@ func autumn2026() []family {
 			},
 			attn: plain, plan: layerPlan{mixer: listedTypes, ffn: sparseAfterDense, alter: unrotatedFull}, finish: museExperts,
 		},
-		dory(), dotsNote(), glmNext(),
+		dory(), dotsNote(), glmNext(), qwen4(),
 	}
 }
 
@@ -196,6 +199,103 @@ func pooledLatent(r *reader, k kind) []Block {
 	}
 	return blocks
 }
+
+// qwen4 is Qwen4-Exp: delta nets beside attention to the blocks of keys that an indexer picks, in parallel streams, with tables of n-grams.
+func qwen4() family {
+	return family{
+		types: []string{"qwen4_exp_text", "qwen4_exp"}, norms: noNorms(), embed: embedShape{final: "-"},
+		attn:   attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: valueGate},
+		moe:    moeShape{shared: sharedWidth, sharedGate: true},
+		mixers: map[string]mixer{linear: gatedDelta, full: blockIndexed, indexed: blockIndexed},
+		plan: layerPlan{mixer: linearBut("full_attention_interval", 4), ffn: every("moe"), alter: func(r *reader, i int, k *kind) {
+			k.grams = slices.Contains(r.numbersOf("ple_layer_ids"), i+1)
+		}},
+		finish: gatedResiduals, amend: amendQwen4,
+	}
+}
+
+// blockIndexed is attention to blocks of keys, of whose means an indexer picks the best.
+func blockIndexed(r *reader, _ kind) []Block {
+	blocks := attention(r, kind{mixer: full})
+	if !r.has("indexer_n_heads") {
+		return blocks
+	}
+	b, x := &blocks[0], Indexer{Heads: r.size("indexer_n_heads"), Dim: r.size("indexer_head_dim"), TopK: r.size("indexer_budget")}
+	b.Attention.Indexer = &x
+	b.In = append(b.In, Linear{Name: "indexer.index_qk_proj", In: r.hidden, Out: (x.Heads + r.sizeOr("indexer_kv_heads", 1)) * x.Dim, Split: Replicated})
+	b.Norms = append(b.Norms, scaleOnly.norm("indexer.q_layernorm", x.Dim, x.Heads), scaleOnly.norm("indexer.k_layernorm", x.Dim, 1))
+	return blocks
+}
+
+// gatedResiduals mix the streams into each block by weights of low rank, and what the block adds into each of them. Some layers add
+// embeddings of n-grams to all streams first.
+func gatedResiduals(r *reader, k kind, b []Block) []Block {
+	streams := r.size("hc_count")
+	for i := range b {
+		in, norm := r.streamMixer()
+		b[i].In = append(b[i].In, in...)
+		b[i].In = append(b[i].In, Linear{Name: "block_inject_weight", In: streams * r.hidden, Out: streams, Split: Replicated})
+		b[i].Norms = append(b[i].Norms, norm)
+	}
+	if k.grams {
+		dim, all := r.sizeOr("ple_embed_dim", r.hidden), streams*r.hidden
+		b[0].In = append(b[0].In,
+			Linear{Name: "ple.key_proj", In: dim, Out: all, Split: Replicated}, Linear{Name: "ple.value_proj", In: dim, Out: r.hidden, Split: Replicated})
+		b[0].Norms = append(b[0].Norms,
+			scaleOnly.norm("ple.norm_key", all, 0), scaleOnly.norm("ple.norm_query", all, 0), scaleOnly.norm("ple.norm_conv", all, 0))
+		b[0].Extra += r.product("the convolution of n-grams", all, r.sizeOr("ple_conv_kernel_size", 4))
+	}
+	return b
+}
+
+// streamMixer makes one stream of several.
+func (r *reader) streamMixer() ([]Linear, Norm) {
+	all, rank := r.size("hc_count")*r.hidden, r.size("hc_lowrank")
+	return []Linear{
+		{Name: "input_mix_weight_down", In: all, Out: rank, Split: Replicated},
+		{Name: "input_mix_weight_up", In: rank, Out: all, Split: Replicated},
+	}, scaleOnly.norm("hc_norm", all, 0)
+}
+
+// maxTables is the most tables of n-grams.
+const maxTables = 1024
+
+// amendQwen4 adds the mixer before the head, and the tables of n-grams: of each of their orders several, of a prime number of rows each.
+func amendQwen4(r *reader, m *Model) {
+	mix, norm := r.streamMixer()
+	m.Embedding.Project, m.FinalNorms = append(m.Embedding.Project, mix...), append(m.FinalNorms, norm)
+	tables := (r.sizeOr("ngram_size", 3) - 1) * r.sizeOr("heads_per_ngram", 8)
+	dim := r.divide(r.sizeOr("ple_embed_dim", r.hidden), tables, "ple_embed_dim", "the tables of n-grams")
+	layers := r.numbersOf("ple_layer_ids")
+	if r.err != nil || tables*len(layers) > maxTables {
+		r.fail("ple_layer_ids has %d layers of %d tables; at most %d tables are read", len(layers), tables, maxTables)
+		return
+	}
+	rows := int64(r.sizeOr("ngram_vocab_size_base", 20_000_000)) - 1
+	for range layers {
+		var all int64
+		for range tables {
+			rows = nextPrime(rows)
+			all += rows
+		}
+		all = roundedUp(all, int64(r.sizeOr("make_ngram_vocab_size_divisible_by", 128)))
+		m.Embedding.Extra += all * int64(dim)
+	}
+	if r.has("indexer_n_heads") {
+		m.Notes = append(m.Notes, "the keys of its indexer are counted one a token, though they stand for several (indexer_compress_ratio)")
+	}
+}
+
+// nextPrime is the least prime number above n, which is far below those that the test may take wrongly for primes.
+func nextPrime(n int64) int64 {
+	for {
+		if n++; big.NewInt(n).ProbablyPrime(0) {
+			return n
+		}
+	}
+}
+
+func roundedUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
 
 // inkling2 reads each input of its blocks from the sums of earlier groups of layers, by a learned query.
 func inkling2() []family {

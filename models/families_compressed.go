@@ -10,7 +10,7 @@ import (
 // whose indexers choose blocks of keys.
 func compressed() []family {
 	return []family{
-		inkling(),
+		inkling(), deepSeekV41(),
 		{
 			types: []string{"deepseek_v4"},
 			assume: `{"n_shared_experts": 1, "hc_mult": 4, "sliding_window": 128, "head_dim": 512, "q_lora_rank": 1024, "o_groups": 8,
@@ -41,6 +41,78 @@ func compressed() []family {
 			}},
 		},
 	}
+}
+
+// deepSeekV41 is DeepSeek-V4.1: layers borrow the compressed entries and the choice of keys of earlier ones, which derive the indexer's
+// keys from these entries, and two layers gather embeddings of n-grams (Engram, arXiv:2601.07372).
+func deepSeekV41() family {
+	return family{
+		types: []string{"deepseek_v41_text", "deepseek_v41"}, moe: moeShape{shared: sharedCount},
+		mixers: map[string]mixer{"borrowed": borrowedAttention},
+		plan: layerPlan{mixer: every("borrowed"), ffn: every("moe"), alter: func(r *reader, i int, k *kind) {
+			ratios := r.numbersOf("compress_ratios")
+			if i >= len(ratios) || ratios[i] > maxCompress || ratios[i] < 0 {
+				r.fail("compress_ratios has no ratio up to %d of layer %d", maxCompress, i)
+				return
+			}
+			k.width, k.shared = ratios[i], !slices.Contains(r.numbersOf("kv_source_layer_ids"), i)
+			k.follows, k.grams = !slices.Contains(r.numbersOf("index_source_layer_ids"), i), slices.Contains(r.numbersOf("engram_layer_ids"), i)
+		}},
+		finish: finishV41, amend: amendV41,
+		tune: func(r *reader) { r.set("num_nextn_predict_layers", asNumber(0)) },
+	}
+}
+
+// maxCompress is the most tokens that an entry of a cache may stand for.
+const maxCompress = 1024
+
+// borrowedAttention is DeepSeek-V4's attention, of which k.width tokens make a compressed entry; 0 for none.
+func borrowedAttention(r *reader, k kind) []Block {
+	b := r.windowed()
+	a := b.Attention
+	b.Norms = slices.DeleteFunc(b.Norms, func(n Norm) bool { return n.Name == "q_b_norm" })
+	if a.Compress = k.width; k.width == 0 {
+		return []Block{b}
+	}
+	a.Borrows = k.shared
+	x := Indexer{TopK: r.size("index_topk"), Packed: true}
+	dim := r.size("index_head_dim")
+	if !k.follows {
+		x.Heads, x.Dim = r.size("index_n_heads"), dim
+		b.In = append(b.In,
+			Linear{Name: "indexer.wq_b", In: r.size("q_lora_rank"), Out: x.Heads * x.Dim, Split: Replicated},
+			Linear{Name: "indexer.weights_proj", In: r.hidden, Out: x.Heads, Split: Replicated})
+	}
+	if a.Indexer = &x; !k.shared {
+		outs := min(k.width, 2) // entries of one token have no gate
+		b.In = append(b.In,
+			Linear{Name: "compressor.wkv_wgate", In: r.hidden, Out: outs * a.KeyDim, Split: Replicated},
+			Linear{Name: "indexer.wk", In: a.KeyDim, Out: dim, Split: Replicated})
+		b.Norms = append(b.Norms, scaleOnly.norm("compressor.norm", a.KeyDim, 1), scaleOnly.norm("indexer.k_norm", dim, 1))
+	}
+	return []Block{b}
+}
+
+func finishV41(r *reader, k kind, b []Block) []Block {
+	b = manifoldConnections(r, k, b)
+	if k.grams {
+		streams := r.size("hc_mult")
+		columns := int(r.product("the embeddings of n-grams", r.size("engram_max_ngram_size")-1, r.size("engram_n_heads"),
+			r.size("engram_head_dim")))
+		b[0].In = append(b[0].In, Linear{Name: "engram.wkv", In: columns, Out: (streams + 1) * r.hidden, Split: Replicated})
+		b[0].Extra += 2 * int64(streams) * int64(r.hidden)
+	}
+	return b
+}
+
+func amendV41(r *reader, m *Model) {
+	m.Cache = unit.FP8
+	for _, rows := range r.list("engram_num_embeddings") {
+		m.Embedding.Hashed += r.product("a table of n-grams", r.whole(rows, "engram_num_embeddings", 1, maxSide), r.size("engram_head_dim"))
+	}
+	m.Embedding.Extra += m.Embedding.Hashed
+	m.Notes = append(m.Notes, "indexers behind candidate_source_layer_id are taken to score all entries, not the blocks that it picks",
+		"its draft layers (DSpark) are not counted")
 }
 
 // amendDeepSeekV4 sets the format of the cache: the engines' kernels read FP8 alone.
@@ -140,10 +212,9 @@ func compressRatio(r *reader, i int) string {
 	return ""
 }
 
-// compressedAttention builds the attention of DeepSeek-V4: one head of keys that
-// are the values too, a window of single tokens, beyond it entries that each
-// stand for several, and an output of low rank in groups.
-func compressedAttention(r *reader, k kind) []Block {
+// windowed builds what all layers of DeepSeek-V4 have: one head of keys that are the values too, a window of single tokens, and an output
+// of low rank in groups.
+func (r *reader) windowed() Block {
 	heads, dim, rank := r.size("num_attention_heads"), r.size("head_dim"), r.size("q_lora_rank")
 	groups, low := r.size("o_groups"), r.size("o_lora_rank")
 	r.divide(heads, groups, "num_attention_heads", "o_groups")
@@ -157,7 +228,7 @@ func compressedAttention(r *reader, k kind) []Block {
 	still := dim - a.RotaryDim
 	// vLLM's fp8_ds_mla: a byte for each 64 values that are not rotated, and one to align.
 	a.FP8Entry = still + (still+63)/64 + 1 + 2*a.RotaryDim
-	b := Block{
+	return Block{
 		Name: "attention", Attention: a, Extra: int64(heads), // a sink a head
 		Norms: []Norm{
 			scaleOnly.norm("q_a_norm", rank, 1), ofHead(weightless.norm("q_b_norm", dim, heads)), ofHead(scaleOnly.norm("kv_norm", dim, 1)),
@@ -172,6 +243,12 @@ func compressedAttention(r *reader, k kind) []Block {
 			{Name: "o_b_proj", In: groups * low, Out: r.hidden, Split: Rows, Heads: groups},
 		},
 	}
+}
+
+// compressedAttention builds the attention of DeepSeek-V4, in which each entry beyond the window stands for several tokens.
+func compressedAttention(r *reader, k kind) []Block {
+	b := r.windowed()
+	a, dim, rank := b.Attention, b.Attention.KeyDim, r.size("q_lora_rank")
 	switch k.mixer {
 	case "compressed_sparse_attention":
 		a.Compress = r.sizeOr("compress_rates.compressed_sparse_attention", 4)

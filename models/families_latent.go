@@ -1,5 +1,7 @@
 package models
 
+import "slices"
+
 // latents are the families with multi-head latent attention.
 func latents() []family {
 	mixers := map[string]mixer{full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention, indexed: sparseLatentAttention}
@@ -18,6 +20,12 @@ func latents() []family {
 		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = every("deepseek_sparse_attention") }),
 		deepseek.like("glm_moe_dsa", func(f *family) {
 			f.plan.mixer, f.plan.alter = every("deepseek_sparse_attention"), indexerOnce(glmIndexer)
+		}),
+		deepseek.like("mistral_large4_text", func(f *family) {
+			f.assume = `{"first_k_dense_replace": 1, "n_shared_experts": 1}`
+			f.mixers = map[string]mixer{indexed: scaledLatent}
+			f.plan.mixer, f.plan.alter = every(indexed), mistralLayer
+			f.amend = func(r *reader, m *Model) { m.Embedding.Extra += int64(r.size("qk_rope_head_dim") / 2) } // scales of frequencies
 		}),
 		deepseek.like("glm4_moe_lite", func(f *family) {
 			f.assume = `{"first_k_dense_replace": 1, "n_shared_experts": 1}`
@@ -82,6 +90,48 @@ func glmIndexer(r *reader, i int) bool {
 		return pattern[i] == 'F'
 	}
 	return max(i-r.countOr("index_skip_topk_offset", 2)+1, 0)%max(1, r.countOr("index_topk_freq", 1)) == 0
+}
+
+// mistralLayer reads which layers of Mistral Large 4 rotate positions, and which read the cache of an earlier layer.
+func mistralLayer(r *reader, i int, k *kind) {
+	indexerOnce(glmIndexer)(r, i, k)
+	someUnrotated(r, i, k)
+	if r.has("kv_source_layers") {
+		from := r.numbersOf("kv_source_layers")
+		if len(from) != r.layers {
+			r.fail("kv_source_layers has %d entries for %d layers", len(from), r.layers)
+			return
+		}
+		k.shared = from[i] != i
+	}
+}
+
+// scaledLatent is sparse latent attention whose queries, and those of its indexer, are scaled by the logarithm of their position.
+func scaledLatent(r *reader, k kind) []Block {
+	blocks := sparseLatentAttention(r, k)
+	b := &blocks[0]
+	a := b.Attention
+	l := a.Latent
+	b.Extra += 2 * int64(a.Heads)
+	if x := a.Indexer; x.Heads > 0 {
+		b.Norms = append(b.Norms, scaleAndShift.norm("indexer.q_input_norm", r.hidden, 0))
+		b.Extra += 2 * int64(x.Heads)
+	}
+	for i := range b.In {
+		if k.noRope && b.In[i].Name == "kv_a_proj" {
+			b.In[i].Out -= l.RopeDim
+		}
+	}
+	if k.noRope {
+		a.FP8Entry -= 2 * l.RopeDim
+		l.Expand.Out += a.Heads * l.RopeDim
+		l.NopeDim, l.RopeDim, a.RotaryDim = l.NopeDim+l.RopeDim, 0, 0
+	}
+	if a.Shared = k.shared; k.shared {
+		b.In = slices.DeleteFunc(b.In, func(l Linear) bool { return l.Name == "kv_a_proj" })
+		b.Norms = slices.DeleteFunc(b.Norms, func(n Norm) bool { return n.Name == "kv_a_layernorm" })
+	}
+	return blocks
 }
 
 // gatedSparseLatent is sparse latent attention with a gate for its output and

@@ -51,6 +51,7 @@ type kind struct {
 	follows bool   // reads the keys that an earlier layer's indexer picked
 	first   bool   // lacks what later layers take from the one before
 	looped  bool   // runs several times
+	grams   bool   // adds embeddings of n-grams to its input
 	own     string // what per_layer_config says of it
 	heads   int    // query heads; this and the counts below are 0 where all layers have the config's
 	kv      int    // KV heads

@@ -38,6 +38,8 @@ type Model struct {
 	Rotary     []Rotary    // tables of rotary positions
 	Towers     int64       // parameters of towers of vision and audio and of their projectors, which the shape leaves out; 0 where not known
 	Notes      []string    // parts that the shape leaves out: a vision tower, a draft (MTP) layer
+
+	media map[string]media // how its images and its audio become tokens, by "image" and "audio"
 }
 
 // An Embedding turns token ids into the residual stream.
@@ -47,6 +49,7 @@ type Embedding struct {
 	Project   []Linear // projections from Width to Hidden and, before the head, back
 	Norms     []Norm   // BLOOM has one after the embedding
 	Extra     int64    // parameters of further tables that are gathered from, a row a token
+	Hashed    int64    // those of Extra that a checkpoint keeps in FP8, with a scale of a byte for each 32
 	Stored    *Storage // how the checkpoint keeps the table of tokens; nil as for a Linear
 }
 
@@ -165,6 +168,7 @@ type Attention struct {
 	Latent         *Latent  // multi-head latent attention
 	Indexer        *Indexer // sparse attention that picks the keys it reads
 	SameKV         bool     // keys are the values too: one of both is held and read
+	Borrows        bool     // the entries beyond the window are an earlier layer's
 	Compress       int      // tokens that one further entry of the cache stands for, beyond the window (DeepSeek-V4); 0 for none
 	Shared         bool     // reads the cache of an earlier layer, has none of its own
 	FP8Entry       int      // bytes of an entry of its cache in FP8, where scales and 16-bit values are among it; 0 for one byte a value
@@ -287,10 +291,28 @@ type Stored struct {
 
 // WithoutTowers is the model of which only the decoder is loaded.
 func (m *Model) WithoutTowers() *Model {
-	text := *m
-	text.Towers = 0
-	text.Notes = slices.DeleteFunc(slices.Clone(m.Notes), func(n string) bool { return strings.HasSuffix(n, countedTower) })
-	return &text
+	text := m.WithMedia()
+	text.Towers, text.media = 0, nil
+	return text
+}
+
+// Priced are the notes that the model is priced as text, and the others.
+func (m *Model) Priced() (asText, others []string) {
+	for _, n := range m.Notes {
+		if strings.HasSuffix(n, countedTower) {
+			asText = append(asText, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	return asText, others
+}
+
+// WithMedia is the model without the notes that it is priced as text.
+func (m *Model) WithMedia() *Model {
+	seen := *m
+	_, seen.Notes = m.Priced()
+	return &seen
 }
 
 // Blocks yields the blocks of all kinds of layers, each with its kind.

@@ -120,8 +120,8 @@ func readModel(object map[string]any, lenient bool, beside reads) (*Model, error
 		return nil, fmt.Errorf("%s: %w", d.modelType, err)
 	}
 	m.Notes = append(append(d.notes, m.Notes...), r.left...)
-	if params, known := towerParams(object, m.Hidden); known && !d.alone {
-		m.countTowers(params)
+	if !d.alone {
+		m.readTowers(object)
 	}
 	return m, nil
 }
@@ -191,6 +191,7 @@ func commonNames() map[string]string {
 		"n_shared_experts":        "n_shared_experts|num_shared_experts",
 		"num_experts_per_tok":     "num_experts_per_tok|moe_topk|moe_k",
 		"dtype":                   "dtype|torch_dtype",
+		"expert_dtype":            "expert_dtype|quantization_config.expert_dtype",
 		"rope_parameters":         "rope_parameters|rope_scaling",
 	}
 }

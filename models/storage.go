@@ -68,7 +68,7 @@ func (m *Model) vectors() *Storage {
 func (m *Model) StoredEmbeddingBytes() unit.Bytes {
 	e, plain := &m.Embedding, plainStorage(m.Stored.Plain)
 	b := m.storedTableBytes()
-	b += plain.Bytes(float64(m.Hidden), float64(e.Positions)) + plain.Bytes(float64(e.Extra), 1)
+	b += plain.Bytes(float64(m.Hidden), float64(e.Positions)) + plain.Bytes(float64(e.Extra-e.Hashed), 1) + e.HashedBytes()
 	for i := range e.Project {
 		b += m.storedLinearBytes(&e.Project[i])
 	}

@@ -135,6 +135,9 @@ type fieldKnowledge struct {
 	// Towers and Projectors are formulas of the parameters of towers, by their own model types, and of what projects them to
 	// the decoder, by the model types of the whole.
 	Towers, Projectors map[string]string
+	// Media are the rules by which processors make tokens of images ("image") and of recordings ("audio"), by the model types of
+	// the whole.
+	Media map[string]map[string]mediaRule
 
 	harmless map[string]bool // with towers, which notes name, and wrappers
 }

@@ -167,8 +167,11 @@ func (e *entry) build() (*Model, error) {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}
 	m.Source = e.Source
-	if e.Towers > 0 {
+	if m.Towers == 0 {
 		m.countTowers(e.Towers)
+	}
+	if e.Towers != m.Towers && e.Towers > 0 {
+		return nil, fmt.Errorf("model %s of the table: its towers have %d parameters, published are %d", e.Name, m.Towers, e.Towers)
 	}
 	if err := e.reproduce(m.Params()); err != nil {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)

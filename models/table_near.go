@@ -161,7 +161,7 @@ func (t *Table) ofFamily(name string, wanted float64, is func(family string) boo
 			continue
 		}
 		c := neighbour{
-			name: e.Name, far: math.Abs(number-wanted) + 100*math.Abs(math.Floor(number)-math.Floor(wanted)),
+			name: e.Name, far: math.Round(100*math.Abs(number-wanted))/100 + 100*math.Abs(math.Floor(number)-math.Floor(wanted)),
 			edits: spelling.Distance(name, e.Name), row: i,
 		}
 		if a, b := size(name), size(e.Name); a > 0 {

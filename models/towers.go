@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 )
@@ -18,16 +17,17 @@ var towerNames = map[string]string{
 	"vh": "vision_config.hidden_size|vision_config.vt_hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
 }
 
-// towerParams counts the parameters of the towers of a multimodal config, and of what projects them to the hidden size of the
-// decoder, by the formulas of the table. It reports false where one of them has none.
-func towerParams(object map[string]any, hidden int) (params int64, known bool) {
-	wrapper, _ := object["model_type"].(string)
-	text, known := fieldTable().Projectors[wrapper]
+// readTowers counts the parameters of the towers of a multimodal config, and of what projects them to the hidden size of the decoder, by
+// the formulas of the table, and keeps how images and audio become tokens. It leaves the towers uncounted where one of them has no formula.
+func (m *Model) readTowers(object map[string]any) {
+	wrapper := wrapperOf(object)
+	projector, known := fieldTable().Projectors[wrapper]
 	if !known {
-		return 0, false
+		return
 	}
-	whole := maps.Clone(object)
-	whole["t"] = asNumber(hidden)
+	whole := withDefaults(object, wrapper)
+	whole["t"] = asNumber(m.Hidden)
+	var params int64
 	for _, field := range towerFields() {
 		v := object[field]
 		if v == nil || v == false {
@@ -36,25 +36,48 @@ func towerParams(object map[string]any, hidden int) (params int64, known bool) {
 		tower, _ := v.(map[string]any)
 		kind, text, known := towerKind(tower, wrapper)
 		if !known {
-			return 0, false
+			return
 		}
 		filled := withDefaults(tower, kind)
 		whole[field] = filled
 		n, err := evaluate(text, filled)
 		if err != nil {
-			return 0, false
+			return
 		}
 		params += n
 	}
-	n, err := evaluate(text, withDefaults(whole, wrapper))
-	return params + n, err == nil && params+n > 0
+	if n, err := evaluate(projector, whole); err == nil {
+		m.countTowers(params + n)
+		m.media = mediaOf(wrapper, whole)
+	}
+}
+
+// wrapperOf is the model_type of the whole. A config of a decoder with its towers beside it, as those of the table are, has that of the
+// decoder, or that of the whole in its tower.
+func wrapperOf(object map[string]any) string {
+	stated, _ := object["model_type"].(string)
+	tower, _ := object["vision_config"].(map[string]any)
+	if len(tower) == 0 {
+		return stated
+	}
+	beside, _ := tower["model_type"].(string)
+	for _, name := range []string{stated, strings.TrimSuffix(stated, "_text"), beside} {
+		if _, known := fieldTable().Projectors[name]; known {
+			return name
+		}
+	}
+	return ""
 }
 
 // towerKind finds the formula of a tower by its model_type, or by that of the whole, which older configs have in its place or
 // alone.
 func towerKind(tower map[string]any, wrapper string) (kind, text string, known bool) {
 	stated, _ := tower["model_type"].(string)
-	for _, kind = range []string{stated, stated + "_vision", wrapper + "_vision"} {
+	kinds := []string{wrapper + "_vision", stated, stated + "_vision"}
+	if strings.HasPrefix(stated, wrapper) {
+		kinds[0], kinds[1] = kinds[1], kinds[0]
+	}
+	for _, kind = range kinds {
 		if text, known = fieldTable().Towers[kind]; known && kind != "" {
 			return kind, text, true
 		}

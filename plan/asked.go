@@ -26,6 +26,8 @@ type Asked struct {
 	Models      []string             `json:"model" group:"Plan" short:"m" help:"<models> to try, each as \"llmprof estimate\" takes it"`
 	Prompt      *serving.Lengths     `json:"in" default:"1024" help:"<tokens> of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE"`
 	Answer      *serving.Lengths     `json:"out" default:"256" help:"<tokens> of answers: as {in}"`
+	Images      *deployment.Images   `json:"images" help:"="`
+	Audio       *deployment.Seconds  `json:"audio" help:"="`
 	TTFT        string               `json:"ttft" help:"longest mean <time> to the first token, as 500ms; p99=2s at p99"`
 	TPOT        string               `json:"tpot" help:"longest mean <time> per output token, as 30ms or p99=50ms"`
 	E2E         string               `json:"e2e" help:"longest mean <time> of a request, as 10s or p99=20s"`
@@ -106,8 +108,34 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 			return nil, err
 		}
 	}
-	q.Cards, err = o.cards(from, all)
-	return q, err
+	if q.Cards, err = o.cards(from, all); err != nil {
+		return nil, err
+	}
+	return q, o.encode(q, all)
+}
+
+// encode adds the images and the audio of a request, of which all models have to make as many tokens.
+func (o *Asked) encode(q *Request, all []*models.Model) error {
+	q.Media = deployment.Media{Images: o.Images, Audio: o.Audio}
+	for i, m := range all {
+		encoders, tokens, err := q.Media.Of(m)
+		switch {
+		case err != nil:
+			return err
+		case i > 0 && tokens != q.MediaTokens:
+			return unit.Errorf("%s makes %d tokens of images and audio, %s makes %d: plan them one by one", o.Models[0], q.MediaTokens,
+				o.Models[i], tokens)
+		case i == 0:
+			q.MediaTokens, q.Prompt = tokens, q.Prompt.Plus(tokens)
+		}
+		deployment.Spread(encoders, q.Prompt.MeanLength())
+		for j := range q.Cards {
+			if c := &q.Cards[j]; c.Place == i {
+				c.Encoders = encoders
+			}
+		}
+	}
+	return nil
 }
 
 // targets reads the limits of times, each of the mean or of a percentile.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/serving"
@@ -19,6 +21,8 @@ import (
 // A Request is what a deployment is wanted for. What is 0 is not asked for.
 type Request struct {
 	Prompt, Gen serving.Lengths // tokens of a request; fixed where no load is given
+	MediaTokens int             // tokens of a prompt that are of images and audio
+	Media       deployment.Media
 	Targets     Targets         // limits of means
 	Tails       Targets         // limits of 99th percentiles, which Confirm simulates
 	Load        Load
@@ -103,6 +107,8 @@ type Card struct {
 	Price   unit.DollarsPerHour // price of one GPU; 0 where it is not known
 	Machine *analytic.Machine
 	Formats []Formats // formats that are allowed on it
+
+	Encoders []operator.Encoder // towers that run for each request; nil where requests are text
 }
 
 // Formats are how weights and cache are kept.
@@ -245,11 +251,18 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 }
 
 // Warnings are what has to be known before so many rows are trusted.
-func (r *Request) Warnings(rows int) []unit.Warning {
-	if rows == 0 || r.By == Latency || r.Targets != (Targets{}) {
-		return nil
+func (r *Request) Warnings(rows int) (all []unit.Warning) {
+	if rows > 0 && r.By != Latency && r.Targets == (Targets{}) {
+		all = append(all, unit.Warn("no_target", "No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, "+
+			"and the first ones may be slow. Give {ttft}, {tpot} or {e2e}.", r.By))
 	}
-	return []unit.Warning{unit.Warn("no_target", "No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, "+
-		"and "+
-		"the first ones may be slow. Give {ttft}, {tpot} or {e2e}.", r.By)}
+	place := -1
+	for i := range r.Cards {
+		c := &r.Cards[i]
+		if c.Place != place && c.Model.Towers > 0 && r.MediaTokens == 0 && rows > 0 {
+			all = append(all, unit.Warn("text", "%s is priced as text: {images} and {audio} add what its towers see and hear.", c.Model.Name))
+		}
+		place = max(place, c.Place)
+	}
+	return all
 }

@@ -119,7 +119,9 @@ func (r *Row) Same(q *Request) *deployment.Request {
 	}
 	same.TP, same.PP, same.EP, same.MoETP = other(r.Split.TP, 1), other(r.Split.PP, 1), other(r.Split.EP, 1), other(r.Split.MoETP, 0)
 	same.DP, same.MicroBatches = other(r.DP, 1), other(r.MicroBatches, parts)
-	same.PromptLen, same.Prompts = tokens(&q.Prompt)
+	text := q.Prompt.Plus(-q.MediaTokens)
+	same.Media = q.Media
+	same.PromptLen, same.Prompts = tokens(&text)
 	same.GenLen, same.Answers = tokens(&q.Gen)
 	if known, _ := g.Price(); c.Price > 0 {
 		same.Price = other(c.Price, known)

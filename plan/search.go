@@ -201,7 +201,7 @@ func (s *search) prepare(r *Row) (*analytic.Predictor, error) {
 
 // caseOf is the case of a deployment.
 func (s *search) caseOf(r *Row) (*analytic.Case, error) {
-	c, m := &analytic.Case{Price: s.card.Price, Machine: s.card.Machine}, s.card.Machine
+	c, m := &analytic.Case{Price: s.card.Price, Machine: s.card.Machine, Encoders: s.card.Encoders}, s.card.Machine
 	var err error
 	if c.Model, c.Scheme, err = r.Formats.of(s.card.Model, m.GPU); err != nil {
 		return nil, err

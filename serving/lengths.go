@@ -78,6 +78,28 @@ func ParseLengths(text string) (l Lengths, err error) {
 	return l, l.Check()
 }
 
+// Plus is the lengths with so many tokens more. Lognormal ones keep their standard deviation.
+func (l Lengths) Plus(n int) Lengths {
+	if n == 0 {
+		return l
+	}
+	more := float64(n)
+	l.Spread *= l.Mean / (l.Mean + more)
+	switch l.Kind {
+	case "uniform":
+		l.Low, l.High = l.Low+more, l.High+more
+	case "trace":
+		l.Trace = slices.Clone(l.Trace)
+		for i := range l.Trace {
+			l.Trace[i] += n
+		}
+		fallthrough
+	default:
+		l.Mean += more
+	}
+	return l
+}
+
 // MeanSquare is the mean of the square of a length.
 func (l *Lengths) MeanSquare() float64 { _, square := l.moments(); return square }
 

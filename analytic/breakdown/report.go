@@ -92,10 +92,14 @@ func warnings(c *analytic.Case, p *analytic.Predictor, e *analytic.Estimate, com
 			unit.Watts(idle*float64(g.TDP)), 100*idle)
 	}
 	warnLimits(c.Machine, e, add)
+	text, notes := c.Model.Priced()
+	for _, note := range text {
+		add("model", "%s", note)
+	}
 	if c.Model.HasExperts() && c.Popularity.Uniform() {
 		add("experts_even", "experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
 	}
-	for _, note := range c.Model.Notes {
+	for _, note := range notes {
 		add("model", "%s", note)
 	}
 	for _, why := range p.Unmeasured() {

@@ -136,7 +136,7 @@ func oneByOne(l *analytic.Lowering, compiled bool) {
 // skip them, and the LM head and the all-gather of its scores run outside of the graph.
 func padded(l *analytic.Lowering, i int) bool {
 	switch t := l.Ops[i].Type; t {
-	case operator.CacheWrite, operator.Head, operator.Sampling:
+	case operator.CacheWrite, operator.Head, operator.Sampling, operator.Encode:
 		return false
 	case operator.Gather:
 		return l.Part != operator.PartLast

@@ -27,6 +27,8 @@ func lowerEach(e *Engine, l *analytic.Lowering) {
 func (e *Engine) lowerOne(l *analytic.Lowering, i int) {
 	t := l.Ops[i].Type
 	switch {
+	case t == operator.Encode:
+		l.Launch(i, roofline.GEMM, encoderLaunches)
 	case e.kernels[t] != nil:
 		e.kernels[t](l, i)
 	case e.kinds[t.Kind()] != nil:
@@ -35,6 +37,10 @@ func (e *Engine) lowerOne(l *analytic.Lowering, i int) {
 		lowerFused(l, i)
 	}
 }
+
+// encoderLaunches are the kernels of a tower for each of its products: a layer of 4 has 12, with norms, rotary positions, attention, the
+// activation and sums, which no CUDA graph launches (vllm/model_executor/models/qwen3_vl.py).
+const encoderLaunches = 3
 
 // lowerPlain makes one kernel of every operator; the cache write joins rotary embedding. GEMMs fuse nothing.
 func lowerPlain(e *Engine, l *analytic.Lowering) {

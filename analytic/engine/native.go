@@ -33,7 +33,7 @@ var native = Engine{lower: lowerNative, profile: analytic.Profile{
 	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation " +
 		"into GEMMs up to batch 16 (dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the " +
 		"token back assumed",
-	Constants: nativeConstants.set, Graph: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
+	Constants: nativeConstants.set, Graph: true, TextAlone: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies, Mixes: analytic.NoMixes,
 		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16},

@@ -4,7 +4,7 @@ import (
 	"llmprof/unit"
 )
 
-// AppendFirst appends the embedding: a gather that reads the rows of the tokens, not the
+// AppendFirst appends the encoders of a prompt, and the embedding: a gather that reads the rows of the tokens, not the
 // whole table.
 func (s *Step) AppendFirst(dst []Op) []Op {
 	m, t, w := s.Model, s.Tokens(), float64(s.Model.Embedding.Width)
@@ -12,6 +12,7 @@ func (s *Step) AppendFirst(dst []Op) []Op {
 	if m.Embedding.Positions > 0 {
 		rows += float64(m.Hidden)
 	}
+	dst = s.encode(dst)
 	first := len(dst)
 	dst, o := add(dst, "embedding", Embedding)
 	o.Work.Weights, o.Work.Acts = s.Bytes(t*rows), s.Bytes(t*w)

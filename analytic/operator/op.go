@@ -79,6 +79,7 @@ const (
 	ExpertNonLinear
 	Head
 	Sampling
+	Encode   // tower of vision or audio
 	Reduce   // all-reduce
 	Gather   // all-gather
 	Shuffle  // all-to-all
@@ -100,7 +101,7 @@ const (
 // Kind is the coarse class of the type.
 func (t Type) Kind() Kind {
 	switch t {
-	case Product, Expand, Router, ExpertProduct, Head:
+	case Product, Expand, Router, ExpertProduct, Head, Encode:
 		return GEMM
 	case Attend, Index, ChunkedScan:
 		return Attention

@@ -21,6 +21,8 @@ type Rank struct {
 
 	Offload       *Offload // what lies in the memory of the host; nil for nothing
 	HostEmbedding bool     // The table of the input embedding does too.
+
+	Encoders []Encoder // towers that run for each request; nil where requests are text
 }
 
 // A Padding is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
@@ -137,7 +139,7 @@ func (r *Rank) weights() (layers, embedding, head unit.Bytes) {
 	e := &m.Embedding
 	table := m.Table()
 	embedding = r.Plain.MatrixBytes(&table, float64(m.Vocab)*float64(e.Width)/tp, float64(m.Vocab)/tp)
-	embedding += r.Bytes(float64(e.Extra)/tp + float64(e.Positions)*float64(m.Hidden))
+	embedding += r.Bytes(float64(e.Extra-e.Hashed)/tp+float64(e.Positions)*float64(m.Hidden)) + e.HashedBytes().Times(1/tp)
 	embedding += r.matrices(r.Plain, e.Project, 1) + r.normWeights(e.Norms)
 	if !m.TiedHead {
 		head = r.Plain.MatrixBytes(&m.Head, float64(m.Head.In)*float64(m.Head.Out)/tp, float64(m.Head.Out)/tp)

@@ -16,6 +16,8 @@ type Step struct {
 
 	EPTokens float64 // tokens of all replicas that share the experts; 0 if each replica has as many as this one
 
+	Encoded float64 // requests that the encoders run for
+
 	Prompt  bool    // the tokens are of prompts, even where each sequence adds one
 	Drafted bool    // speculative decoding: the New tokens are drafted ones, which a decode step verifies
 	Groups  []Group // groups of sequences, whose means New, Past and Logits are then; nil if all sequences are alike
@@ -224,6 +226,7 @@ func (r *Rank) Mixed(groups []Group) Step {
 		st.Drafted = st.Drafted && g.Drafted
 	}
 	st.New, st.Past, st.Logits = tokens/st.Batch, past/st.Batch, logits/st.Batch
+	st.Encoded = encoded(r.Encoders, groups)
 	if len(groups) > 1 {
 		st.Groups = groups
 	}

@@ -91,6 +91,7 @@ func (r *Rank) Prefill(w *Workload, budget int) (runs [2]Run) {
 	last.Batch = full.Batch
 	full.Prompt, last.Prompt = true, true
 	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
+	full.Encoded, last.Encoded = full.Batch*full.New/float64(fresh), last.Batch*last.New/float64(fresh)
 	if w.AllLogits {
 		full.Logits, last.Logits = full.New, last.New
 	}

@@ -165,10 +165,10 @@ func bind(cmd *cobra.Command, heading cli.Group, q *question, groups ...string) 
 func (q *question) flags(cmd *cobra.Command) {
 	bind(cmd, cli.Model, q, settings.Model)
 	bind(cmd, cli.Hardware, q, settings.Hardware)
-	bind(cmd, cli.Workload, q, settings.Workload)
+	bind(cmd, cli.Workload, q, settings.Workload, settings.Media)
 	bind(cmd, cli.Engine, q, settings.Engine)
 	cli.Rare(cmd, homeFlags[1:]...)
 	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
 		"max-num-batched-tokens", "max-model-len",
-		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient")
+		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient", "audio")
 }

@@ -32,6 +32,8 @@ func flagCases() map[string]struct {
 		"chunk":                  {"", "--chunk=128", ""},
 		"cached-prefix":          {"", "--cached-prefix=256", ""},
 		"all-logits":             {"", "--all-logits", ""},
+		"audio":                  {"--model=testdata/phi4_multimodal.json", "--audio=10", "how many tokens its processor makes of audio"},
+		"images":                 {"--model=qwen3-vl-8b", "--images=1", "how many tokens its processor makes of images"},
 		"weights":                {"", "--weights=fp8", ""},
 		"act":                    {"--weights=int8", "--act=int8", ""},
 		"kv":                     {"", "--kv=fp8", ""},

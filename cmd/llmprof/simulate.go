@@ -12,6 +12,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/measure/openai"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -63,6 +64,7 @@ func (a *app) simulate() *cobra.Command {
 		},
 	}
 	cli.Define(cmd, "Load", s.loadFlags)
+	bind(cmd, "Load", &s.question, settings.Media)
 	bind(cmd, cli.Model, &s.question, settings.Model)
 	bind(cmd, cli.Hardware, &s.question, settings.Hardware, settings.Experts)
 	bind(cmd, "Server", &s.question, settings.Server)
@@ -74,7 +76,7 @@ func (a *app) simulate() *cobra.Command {
 		"power-limit", "clock",
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline",
 		"p2p", "no-p2p", "nvlink",
-		"language-model-only", "lenient",
+		"language-model-only", "lenient", "audio",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
 		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",
 		"max-num-batched-tokens",
@@ -208,9 +210,18 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err := s.checkChart(); err != nil {
 		return err
 	}
+	if s.Media != (deployment.Media{}) {
+		if s.trace != "" {
+			return usage("--trace has its own lengths: leave out --images and --audio, whose tokens are among them")
+		}
+		s.Prompts = &s.prompt
+	}
 	d, err := a.library().Serve(ctx, &s.Request)
 	if err != nil {
 		return err
+	}
+	for i := range loads {
+		loads[i].Prompt = loads[i].Prompt.Plus(d.MediaTokens)
 	}
 	server, err := d.Server(ctx)
 	if err != nil {

@@ -16,8 +16,8 @@ stablelm cohere cohere2 smollm3 minimax_m2 mellum lfm2 bamba helium arcee gpt_os
 lara_mini mamba2 falcon_mamba apertus nanochat bitnet cwm""".split()
 
 
-def build(model_type, name):
-    cls, config = getattr(transformers, name), CONFIG_MAPPING[model_type]()
+def build(model_type, name, **settings):
+    cls, config = getattr(transformers, name), CONFIG_MAPPING[model_type](**settings)
     try:
         with torch.device("meta"):
             model = cls(config)
@@ -31,6 +31,17 @@ def build(model_type, name):
     return row
 
 
+def set_up():
+    """Further settings: tables of n-grams and an indexer, shared caches."""
+    grams = dict(ple_layer_ids=[2, 6], eos_token_id=1, ngram_vocab_size_base=200000, indexer_n_heads=8, indexer_kv_heads=1,
+                 indexer_head_dim=128, indexer_budget=2048, indexer_compress_ratio=16,
+                 rope_parameters={"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25})
+    shared = dict(kv_source_layers=[i if i < 40 or i % 2 == 0 else i - 1 for i in range(72)], index_topk_freq=2)
+    yield "qwen4_exp_text", "Qwen4ExpForCausalLM", grams
+    yield "qwen4_exp", "Qwen4ExpForConditionalGeneration", {"text_config": grams}
+    yield "mistral_large4", "MistralLarge4ForConditionalGeneration", {"text_config": shared}
+
+
 with gzip.GzipFile(sys.argv[1], "wb", mtime=0) as out:
     for mapping in ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES"):
         for model_type, name in getattr(modeling_auto, mapping).items():
@@ -41,3 +52,6 @@ with gzip.GzipFile(sys.argv[1], "wb", mtime=0) as out:
                 continue
             row["causal"] = mapping.startswith("MODEL_FOR_CAUSAL")
             out.write((json.dumps(row, default=str) + "\n").encode())
+    for model_type, name, settings in set_up():
+        row = build(model_type, name, **settings) | {"causal": name.endswith("ForCausalLM")}
+        out.write((json.dumps(row, default=str) + "\n").encode())

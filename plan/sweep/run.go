@@ -35,6 +35,7 @@ type Setup struct {
 	Case       *analytic.Predictor
 	Workload   analytic.Workload // lengths and batch that no axis varies
 	MaxContext int               // longest context of the model; 0 where it is not known
+	Media      int               // tokens of a prompt that are of images and audio
 
 	// Load is the steady state under the load of the setting; nil where there is none.
 	Load func(w *analytic.Workload, e *analytic.Estimate) (Loaded, error)
@@ -306,6 +307,7 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 		load.Batch = max(load.Batch, r.MicroBatches)
 	}
 	r.workload(&load)
+	load.PromptLen += w.setup.Media
 	if most := w.setup.MaxContext; most > 0 && load.PromptLen+load.GenLen > most {
 		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.PromptLen+load.GenLen, most, r.Model)
 	}

@@ -100,7 +100,7 @@ func (s *library) Prepare(values []Value) (*Setup, error) {
 	if setup.Case, err = d.Predictor(); err != nil {
 		return setup, err
 	}
-	setup.MaxContext = d.Model.MaxContext
+	setup.MaxContext, setup.Media = d.Model.MaxContext, d.MediaTokens
 	if s.grid.Loaded() {
 		setup.Load = s.load(d, values)
 	}

@@ -92,6 +92,7 @@ const (
 	Model    = "Model"
 	Hardware = "Hardware"
 	Workload = "Workload"
+	Media    = "Media"
 	Engine   = "Engine"
 	Experts  = "Experts"
 	Server   = "Server"
@@ -99,7 +100,7 @@ const (
 )
 
 // All are the groups.
-var All = []string{Model, Hardware, Workload, Engine, Experts, Server, Load}
+var All = []string{Model, Hardware, Workload, Media, Engine, Experts, Server, Load}
 
 // Flags are all settings of a deployment as flags.
 func Flags(q *deployment.Request) *pflag.FlagSet {

@@ -153,6 +153,7 @@ type splitJSON struct {
 // A workloadJSON is what is asked of a deployment.
 type workloadJSON struct {
 	operator.Workload
+	MediaTokens  int         `json:"media_tokens"`                 // those of prompt_len that are of images and audio
 	Chunk        *int        `json:"chunk" jsonschema:"minimum=1"` // most tokens of a prefill step; null for one step
 	CachedPrefix int         `json:"cached_prefix"`                // tokens of the prompt in the cache already
 	AllLogits    bool        `json:"all_logits"`                   // the LM head runs on all positions of the prompt
@@ -330,7 +331,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 			e.Machine.GPU.Name, e.Machine.GPU.Key, e.Request.GPU, e.GPUs, e.Machine.GPU.Source, e.Machine.Cap().Limit, e.Machine.Cap().Clock,
 		},
 		Workload: workloadJSON{
-			Workload: *w, Chunk: unit.OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
+			Workload: *w, MediaTokens: e.MediaTokens, Chunk: unit.OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: e.Computes(),
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
