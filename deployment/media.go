@@ -31,7 +31,8 @@ func (i *Images) UnmarshalText(text []byte) error {
 	i.Width, err[1] = strconv.Atoi(width)
 	i.Height, err[2] = strconv.Atoi(height)
 	if !by || err != [3]error{} || min(i.Count, i.Width, i.Height) < 1 || i.Count > mostImages || max(i.Width, i.Height) > mostPixels {
-		return fmt.Errorf("want a number of images, up to %d, and their pixels if they are not %dx%d, as 2@1280x720", mostImages, usualSide, usualSide)
+		return fmt.Errorf("want a number of images, up to %d, and their pixels if they are not %dx%d, as 2@1280x720", mostImages, usualSide,
+			usualSide)
 	}
 	return nil
 }
@@ -70,14 +71,14 @@ func (x Media) Of(m *models.Model) (encoders []operator.Encoder, tokens int, err
 	if i := x.Images; i != nil {
 		one, err := m.Image(i.Width, i.Height)
 		if err != nil {
-			return nil, 0, Errorf("{images}: %w", err)
+			return nil, 0, unit.Errorf("{images}: %w", err)
 		}
 		add("vision_encoder", one, i.Count)
 	}
 	if x.Audio != nil {
 		one, err := m.Audio(float64(*x.Audio))
 		if err != nil {
-			return nil, 0, Errorf("{audio}: %w", err)
+			return nil, 0, unit.Errorf("{audio}: %w", err)
 		}
 		add("audio_encoder", one, 1)
 	}
@@ -100,13 +101,13 @@ func (d *Deployment) encode() (err error) {
 		return err
 	}
 	if d.runs.Profile().TextAlone {
-		return Errorf("{engine}: %s runs no towers: leave out images and audio", d.runs.Profile().Name)
+		return unit.Errorf("{engine}: %s runs no towers: leave out images and audio", d.runs.Profile().Name)
 	}
 	d.Model = d.Model.WithMedia()
 	text := d.Workload.PromptLen
 	d.Workload.PromptLen += d.MediaTokens
 	if w := &d.Workload; w.Longest > 0 && w.Longest < w.Context() {
-		return Errorf("{max_model_len} %d: prompt and answer are %d tokens with those of images and audio", w.Longest, w.Context())
+		return unit.Errorf("{max_model_len} %d: prompt and answer are %d tokens with those of images and audio", w.Longest, w.Context())
 	}
 	prompt := float64(d.Workload.PromptLen - d.Workload.CachedPrefix)
 	if p := d.Request.Prompts; p != nil {
