@@ -37,6 +37,7 @@ type Model struct {
 	Cache      unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
 	Rotary     []Rotary    // tables of rotary positions
 	Towers     int64       // parameters of towers of vision and audio and of their projectors, which the shape leaves out; 0 where not known
+	Quantized  []string    // repositories of the hub with quantized weights of a built-in model
 	Notes      []string    // parts that the shape leaves out: a vision tower, a draft (MTP) layer
 
 	media map[string]media // how its images and its audio become tokens, by "image" and "audio"
@@ -294,6 +295,16 @@ func (m *Model) WithoutTowers() *Model {
 	text := m.WithMedia()
 	text.Towers, text.media = 0, nil
 	return text
+}
+
+// QuantizedAs is a repository with weights of the model in a format, "" where none is known.
+func (m *Model) QuantizedAs(f unit.Format) string {
+	for _, name := range m.Quantized {
+		if strings.HasSuffix(strings.ToLower(name), "-"+f.String()) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Priced are the notes that the model is priced as text, and the others.

@@ -25,8 +25,10 @@ type entry struct {
 	Aliases []string `json:"aliases"`
 	Source  string   `json:"source"`
 	Published
-	Towers int64           `json:"tower_params,omitempty"` // those of towers of vision and audio, which params leaves out
-	Config json.RawMessage `json:"config"`
+	Towers int64 `json:"tower_params,omitempty"` // those of towers of vision and audio, which params leaves out
+	// Quantized are repositories of the hub with quantized weights of the model, whose names say how.
+	Quantized []string        `json:"quantized,omitempty"`
+	Config    json.RawMessage `json:"config"`
 }
 
 // Load reads a table and checks all of it but the shapes, which Model checks
@@ -166,7 +168,7 @@ func (e *entry) build() (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}
-	m.Source = e.Source
+	m.Source, m.Quantized = e.Source, e.Quantized
 	if m.Towers == 0 {
 		m.countTowers(e.Towers)
 	}

@@ -297,6 +297,16 @@ func TestLaunchNotes(t *testing.T) {
 	}
 }
 
+// Where weights in a format need a checkpoint of their own, one that is published is named.
+func TestLaunchNamesQuantizedCheckpoints(t *testing.T) {
+	q := request(t, "qwen3.6-35b-a3b", "b200")
+	r := Row{Card: &q.Cards[0], Formats: Formats{"nvfp4", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}
+	all := Launches(&r, q, "org/model")
+	if got := strings.Join(all[0].Notes, "\n"); !strings.Contains(got, "in place of qwen3.6-35b-a3b, as nvidia/Qwen3.6-35B-A3B-NVFP4") {
+		t.Errorf("%q", got)
+	}
+}
+
 // A checkpoint is no option of what it is given to, whatever its name, and a shell reads the words as they are.
 func TestLaunchesNameCheckpoints(t *testing.T) {
 	shell, err := exec.LookPath("sh")

@@ -144,7 +144,11 @@ func (a *args) quantize(d *Deployment, flag string, online map[unit.Format]strin
 	case ok && s.Group == 0 && s.Act == s.Weights:
 		a.add(flag, word)
 	default:
-		a.note("give a checkpoint with weights quantized as %s in place of %s", d.Weights, d.Model.Name)
+		as := ""
+		if name := d.Model.QuantizedAs(s.Weights); name != "" {
+			as = ", as " + name
+		}
+		a.note("give a checkpoint with weights quantized as %s in place of %s%s", d.Weights, d.Model.Name, as)
 	}
 }
 
