@@ -23,8 +23,8 @@ type Request struct {
 	Prompt, Gen serving.Lengths // tokens of a request; fixed where no load is given
 	MediaTokens int             // tokens of a prompt that are of images and audio
 	Media       deployment.Media
-	Targets     Targets         // limits of means
-	Tails       Targets         // limits of 99th percentiles, which Confirm simulates
+	Targets     Targets // limits of means
+	Tails       Targets // limits of 99th percentiles, which Confirm simulates
 	Load        Load
 	Budget      unit.DollarsPerHour
 	MaxGPUs     int // most GPUs of a deployment; DefaultGPUs where it is 0
