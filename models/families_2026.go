@@ -222,7 +222,8 @@ func blockIndexed(r *reader, _ kind) []Block {
 	}
 	b, x := &blocks[0], Indexer{Heads: r.size("indexer_n_heads"), Dim: r.size("indexer_head_dim"), TopK: r.size("indexer_budget")}
 	b.Attention.Indexer = &x
-	b.In = append(b.In, Linear{Name: "indexer.index_qk_proj", In: r.hidden, Out: (x.Heads + r.sizeOr("indexer_kv_heads", 1)) * x.Dim, Split: Replicated})
+	b.In = append(b.In, Linear{Name: "indexer.index_qk_proj", In: r.hidden, Out: (x.Heads + r.sizeOr("indexer_kv_heads", 1)) * x.Dim,
+		Split: Replicated})
 	b.Norms = append(b.Norms, scaleOnly.norm("indexer.q_layernorm", x.Dim, x.Heads), scaleOnly.norm("indexer.k_layernorm", x.Dim, 1))
 	return blocks
 }
@@ -240,7 +241,8 @@ func gatedResiduals(r *reader, k kind, b []Block) []Block {
 	if k.grams {
 		dim, all := r.sizeOr("ple_embed_dim", r.hidden), streams*r.hidden
 		b[0].In = append(b[0].In,
-			Linear{Name: "ple.key_proj", In: dim, Out: all, Split: Replicated}, Linear{Name: "ple.value_proj", In: dim, Out: r.hidden, Split: Replicated})
+			Linear{Name: "ple.key_proj", In: dim, Out: all, Split: Replicated},
+			Linear{Name: "ple.value_proj", In: dim, Out: r.hidden, Split: Replicated})
 		b[0].Norms = append(b[0].Norms,
 			scaleOnly.norm("ple.norm_key", all, 0), scaleOnly.norm("ple.norm_query", all, 0), scaleOnly.norm("ple.norm_conv", all, 0))
 		b[0].Extra += r.product("the convolution of n-grams", all, r.sizeOr("ple_conv_kernel_size", 4))
