@@ -13,8 +13,8 @@ import (
 type Launch = engine.Launch
 
 // Launches are the commands that start one machine's part of a deployment with the engines
-// that people run and that run on its GPU, and manifests for the first that has a container image: of Kubernetes, of Dynamo and of KServe, as
-// llm-d runs it, where these run such a deployment. Checkpoint is the name or the folder of the weights.
+// that people run and that run on its GPU, and manifests for the first that has a container image: of Kubernetes, of Dynamo and of
+// KServe, as llm-d runs it, where these run such a deployment. Checkpoint is the name or the folder of the weights.
 func Launches(r *Row, q *Request, checkpoint string) (all []Launch) {
 	d := r.deployment(q, printable.Operand(checkpoint))
 	all = engine.Launches(&d)

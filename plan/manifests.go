@@ -8,8 +8,8 @@ import (
 	"llmprof/internal/printable"
 )
 
-// dynamo is a DynamoGraphDeployment (nvidia.com/v1alpha1) of a vLLM server: a frontend, and workers that are told apart where prefill has its
-// own. It is "" where the engine is another, or the GPUs are not NVIDIA's.
+// dynamo is a DynamoGraphDeployment (nvidia.com/v1alpha1) of a vLLM server: a frontend, and workers that are told apart where prefill has
+// its own. There is none where the engine is another, or the GPUs are not NVIDIA's.
 func dynamo(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
 	if server.Engine != "vllm" || r.Card.GPU.Vendor != "nvidia" {
 		return l, false
@@ -28,9 +28,9 @@ func dynamo(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
 			fmt.Fprintf(&b, "      multinode:\n        nodeCount: %d\n", nodes)
 		}
 		args := append(append([]string{"--model", server.Pod[0]}, server.Pod[1:]...), more...)
-		fmt.Fprintf(&b, "      replicas: %d\n      resources:\n        limits:\n          gpu: \"%d\"\n      extraPodSpec:\n        mainContainer:\n"+
-			"          image: %s\n          command: [python3, -m, dynamo.vllm]\n          args:%s\n", replicas, gpus/nodes, dynamoImage,
-			listed(args, "            "))
+		fmt.Fprintf(&b, "      replicas: %d\n      resources:\n        limits:\n          gpu: \"%d\"\n"+
+			"      extraPodSpec:\n        mainContainer:\n          image: %s\n"+
+			"          command: [python3, -m, dynamo.vllm]\n          args:%s\n", replicas, gpus/nodes, dynamoImage, listed(args, "            "))
 	}
 	worker("decode", "decode", pods)
 	if r.Prefill > 0 {
@@ -57,13 +57,14 @@ spec:
           image: %s
 `
 
-// kserve is an LLMInferenceService (serving.kserve.io/v1alpha2) of a vLLM server, as llm-d runs it: KServe's own templates have the image and
-// the command, to which the split and the other flags are added. It has none where a replica is on several machines, or where the checkpoint
-// is no repository of the hub.
+// kserve is an LLMInferenceService (serving.kserve.io/v1alpha2) of a vLLM server, as llm-d runs it: KServe's own templates have the image
+// and the command, to which the split and the other flags are added. There is none where a replica is on several machines, or where the
+// checkpoint is no repository of the hub.
 func kserve(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
 	gpus, pods := r.pods()
 	owner, name, _ := strings.Cut(checkpoint, "/")
-	if server.Engine != "vllm" || gpus > max(r.Card.GPU.GPUsPerNode, 1) || owner == "" || owner[0] == '.' || name == "" || strings.Contains(name, "/") {
+	hub := owner != "" && owner[0] != '.' && name != "" && !strings.Contains(name, "/")
+	if !hub || server.Engine != "vllm" || gpus > max(r.Card.GPU.GPUsPerNode, 1) {
 		return l, false
 	}
 	args := slices.Clone(server.Pod[1:])
@@ -71,9 +72,10 @@ func kserve(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
 		args = slices.Delete(args, i, i+2)
 	}
 	part := func(indent string, replicas int) string {
-		return strings.ReplaceAll(fmt.Sprintf("replicas: %d\nparallelism:\n  tensor: %d\ntemplate:\n  containers:\n    - name: main\n      args:%s\n"+
-			"      resources:\n        limits:\n          %s: \"%d\"", replicas, r.Split.TP, listed(args, "        "), gpuResource(r.Card.GPU.Vendor),
-			gpus), "\n", "\n"+indent)
+		text := fmt.Sprintf("replicas: %d\nparallelism:\n  tensor: %d\ntemplate:\n  containers:\n    - name: main\n      args:%s\n"+
+			"      resources:\n        limits:\n          %s: \"%d\"", replicas, r.Split.TP, listed(args, "        "),
+			gpuResource(r.Card.GPU.Vendor), gpus)
+		return strings.ReplaceAll(text, "\n", "\n"+indent)
 	}
 	l = Launch{Engine: "kserve", Text: fmt.Sprintf(service, dnsLabel(lastPart(checkpoint)), printable.KubernetesArg("hf://"+checkpoint),
 		printable.KubernetesArg(checkpoint), part("  ", pods))}

@@ -36,8 +36,8 @@ func (o *Observation) figureOf() figureOf {
 }
 
 // Changes compares processes before and after: every observation is of one process, and a process differs from the next by more than
-// its own repeats tell. The logarithms of a metric scatter alike at all workloads, so that their variance is pooled; since a process that is
-// slow at one workload is slow at others, half of the degrees of freedom count. Intervals hold together (Bonferroni), so that of
+// its own repeats tell. The logarithms of a metric scatter alike at all workloads, so that their variance is pooled; since a process that
+// is slow at one workload is slow at others, half of the degrees of freedom count. Intervals hold together (Bonferroni), so that of
 // comparisons between processes of one release a share of FalseAlarms at most raises an alarm. Over is the rise that is allowed. Alone are
 // workloads of which one of the two sides has less than two processes.
 func Changes(base, next []Observation, over float64) (all []Change, alone []string, err error) {
@@ -134,7 +134,8 @@ func oneSetting(side string, all []Observation) error {
 		a, b := one.Config, o.Config
 		a.Params, b.Params = 0, 0
 		if a != b {
-			return fmt.Errorf("%s: %s and %s are of different settings: give results of one release and one set of flags", side, one.name(), o.name())
+			return fmt.Errorf("%s: %s and %s are of different settings: give results of one release and one set of flags", side, one.name(),
+				o.name())
 		}
 	}
 	return nil

@@ -96,7 +96,8 @@ func TestChangesOfOneReleaseRaiseFewAlarms(t *testing.T) {
 	}
 }
 
-// TestChangesByHand holds a ratio with its interval against a calculation of its own, by the closed form of Student's t of two degrees of freedom.
+// TestChangesByHand holds a ratio with its interval against a calculation of its own, by the closed form of Student's t of two degrees of
+// freedom.
 func TestChangesByHand(t *testing.T) {
 	one := func(prompt int, value float64) Observation {
 		o := Observation{Metric: TTFT, Value: value}
@@ -112,7 +113,8 @@ func TestChangesByHand(t *testing.T) {
 	// t = (2p−1)·√2/√(1−(2p−1)²) with p = 0.9875.
 	q := 2*0.9875 - 1
 	half := q * math.Sqrt2 / math.Sqrt(1-q*q) * math.Sqrt(0.0002*(0.5+0.5))
-	if c := all[0]; len(alone) != 0 || !near(c.Ratio, e(0.1)) || !near(c.Low, e(0.1-half)) || !near(c.High, e(0.1+half)) || c.Slower != (0.1 > half) {
+	if c := all[0]; len(alone) != 0 || !near(c.Ratio, e(0.1)) || !near(c.Low, e(0.1-half)) || !near(c.High, e(0.1+half)) ||
+		c.Slower != (0.1 > half) {
 		t.Errorf("%+v: want %v to %v", c, e(0.1-half), e(0.1+half))
 	}
 	if c := all[1]; c.Prompt != 256 || !near(c.Ratio, 1) || c.Slower {

@@ -164,8 +164,10 @@ func TestCompareRepeated(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	for args, want := range map[string]string{file: "results before and after", file + " nowhere": "no such file", file + " " + file + " --batch 2": "leave one"} {
-		if got := try(t, append([]string{"compare", "--fail-over", "5%"}, strings.Fields(args)...)...); got.code == 0 || !strings.Contains(got.stderr, want) {
+	for args, want := range map[string]string{file: "results before and after", file + " nowhere": "no such file",
+		file + " " + file + " --batch 2": "leave one"} {
+		got := try(t, append([]string{"compare", "--fail-over", "5%"}, strings.Fields(args)...)...)
+		if got.code == 0 || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: exit %d: %s, want %q", args, got.code, got.stderr, want)
 		}
 	}

@@ -52,7 +52,8 @@ func TestHelpExamples(t *testing.T) {
 			if slices.Contains(documented, strings.TrimSpace(line)) || testkit.Brief() && longExample(cmd.Name(), line) {
 				continue
 			}
-			if strings.Contains(line, "results/one.json") || strings.Contains(line, "--trace t.json.gz") || strings.Contains(line, "--fail-over 5%") {
+			if strings.Contains(line, "results/one.json") || strings.Contains(line, "--trace t.json.gz") ||
+				strings.Contains(line, "--fail-over 5%") {
 				continue // results of measurements, or a trace
 			}
 			args = quotedFields(strings.ReplaceAll(line, "*/config.json", "one/config.json"))

@@ -23,7 +23,8 @@ func TestSimulateReport(t *testing.T) {
 	testkit.Must(t, err)
 	var d view.SimulationDocument
 	testkit.Must(t, json.Unmarshal([]byte(plain.stdout), &d))
-	if len(all) != 3 || all[0].Model != "llama3.1-8b" || all[0].Engine != "vllm" || all[0].Batch != 4 || all[0].Prompt != 1024 || all[0].Gen != 128 {
+	if len(all) != 3 || all[0].Model != "llama3.1-8b" || all[0].Engine != "vllm" || all[0].Batch != 4 || all[0].Prompt != 1024 ||
+		all[0].Gen != 128 {
 		t.Fatalf("%+v", all)
 	}
 	for i, want := range []float64{d.TTFT.P50, d.TPOT.P50, d.E2E.P50} {

@@ -63,8 +63,8 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cli.Define(cmd, "Measured here (--live)", v.live.add)
 	cli.Define(cmd, "Operators of a trace (--trace)", v.trace.add)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { v.outputFlags(cmd) })
-	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights", "kv",
-		"time", "served-model", "rate", "concurrency")
+	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights",
+		"kv", "time", "served-model", "rate", "concurrency")
 	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -54,8 +55,8 @@ func (v *comparison) takeServer() error {
 	if s.url == "" {
 		return settings.Refuse(v.given, ofURL, "--%s is about a running server: give its URL, as --live http://localhost:8000")
 	}
-	if err := settings.Refuse(v.given, []string{"grid", "batch", "results", "python", "cuda-libs", "by", "worst", "pool", "ablate", "chart", "trace",
-		"fail-over"}, "--%s has no meaning for a running server"); err != nil {
+	if err := settings.Refuse(v.given, []string{"grid", "batch", "results", "python", "cuda-libs", "by", "worst", "pool", "ablate", "chart",
+		"trace", "fail-over"}, "--%s has no meaning for a running server"); err != nil {
 		return err
 	}
 	switch {
@@ -76,7 +77,7 @@ func (a *app) runLiveServer(ctx context.Context, v *comparison) error {
 	if err != nil {
 		return err
 	}
-	page := &view.ServerLive{URL: s.url, About: about}
+	page := &view.ServerLive{URL: s.url, Says: says(about)}
 	q, err := a.serverRequest(ctx, v, about, page)
 	if err != nil {
 		return err
@@ -91,6 +92,14 @@ func (a *app) runLiveServer(ctx context.Context, v *comparison) error {
 	if point.RequestRate = s.rate; s.rate == 0 {
 		point.Concurrency = s.concurrency
 	}
+	d, err := a.library().Serve(ctx, q)
+	if err != nil {
+		return settings.InFlags(err)
+	}
+	server, err := d.Server(ctx)
+	if err != nil {
+		return settings.InFlags(err)
+	}
 	lab, err := a.lab(l.offline)
 	if err != nil {
 		return err
@@ -98,16 +107,18 @@ func (a *app) runLiveServer(ctx context.Context, v *comparison) error {
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	a.logf("%s", strings.Join(page.Said(), "; "))
 	page.Served, err = live.MeasureServer(ctx, live.ServerOptions{
-		Library: a.library(), Request: *q, Point: point, Time: time.Duration(float64(cmp.Or(s.seconds, 120)) * float64(time.Second)), Measure: lab.Measure,
+		Server: server, Point: point, Measure: lab.Measure, Time: time.Duration(float64(cmp.Or(s.seconds, 120)) * float64(time.Second)),
 	}, liveReporter{&notifier{app: a}})
 	if err != nil {
-		return settings.InFlags(err)
+		return err
 	}
 	return v.output.write(a, forms{page: page.Page, table: page.Table, data: func() any { return page.Document() }})
 }
 
-// serverRequest is what a server is predicted as: what it says, then what flags say. What neither says and has no default is asked for at once.
-func (a *app) serverRequest(ctx context.Context, v *comparison, about *openai.About, page *view.ServerLive) (*deployment.Request, error) {
+// serverRequest is what a server is predicted as: what it says, then what flags say. What neither says and has no default is asked for at
+// once.
+func (a *app) serverRequest(ctx context.Context, v *comparison, about *openai.About, page *view.ServerLive,
+) (*deployment.Request, error) {
 	s := &v.live.server
 	q := &deployment.Request{Hardware: v.live.hardware, Calibration: v.constant, Offline: v.live.offline, TP: new(max(about.TP, 1))}
 	var missing []string
@@ -153,7 +164,8 @@ func (a *app) serverRequest(ctx context.Context, v *comparison, about *openai.Ab
 		q.KV = f
 	}
 	page.Request = q
-	return q, limits(q, about)
+	limits(q, about)
+	return q, nil
 }
 
 // serverEngine is the engine with its release, without it where that release cannot be predicted.
@@ -173,7 +185,7 @@ func (a *app) serverEngine(v *comparison, about *openai.About, page *view.Server
 }
 
 // limits are those that the server says of its cache and its batches.
-func limits(q *deployment.Request, about *openai.About) error {
+func limits(q *deployment.Request, about *openai.About) {
 	number := func(keys ...string) *int {
 		for _, key := range keys {
 			if n, err := strconv.Atoi(about.Options[key]); err == nil && n > 0 {
@@ -187,13 +199,29 @@ func limits(q *deployment.Request, about *openai.About) error {
 	}
 	q.MaxSeqs, q.Budget = number("max_running_requests", "slots"), number("chunked_prefill_size")
 	if about.Kind != "vllm" && about.Kind != "sglang" {
-		return nil
+		return
 	}
 	q.BlockSize, q.CacheTokens = number("block_size"), number("kv_cache_size_tokens", "max_total_num_tokens")
 	if blocks := number("num_gpu_blocks"); q.CacheTokens == nil && blocks != nil && q.BlockSize != nil {
 		q.CacheTokens = new(*blocks * *q.BlockSize)
 	}
-	return nil
+}
+
+// says is what a server says of itself, by name.
+func says(about *openai.About) map[string]string {
+	all := maps.Clone(about.Options)
+	for key, text := range map[string]string{"engine": about.Kind, "release": about.Version, "models": strings.Join(about.Models, ", "),
+		"weights": about.Weights, "kv": about.KV} {
+		if text != "" {
+			all[key] = text
+		}
+	}
+	for key, n := range map[string]int{"tp": about.TP, "dp": about.DP, "max_model_len": about.MaxLen} {
+		if n > 0 {
+			all[key] = strconv.Itoa(n)
+		}
+	}
+	return all
 }
 
 // loopback reports whether a URL is of this machine.

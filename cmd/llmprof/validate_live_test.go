@@ -393,7 +393,8 @@ func TestLiveServer(t *testing.T) {
 		checkSchema(t, schema(t, "validate-server"), got.stdout)
 		var d view.ServerLiveDocument
 		testkit.Must(t, json.Unmarshal([]byte(got.stdout), &d))
-		if d.Says["models"] != "llama3.2-1b" || d.GPU != "h100" || len(d.Loads) != 3 || len(d.Parts) != 5 || d.Loads[0].Prompt >= d.Loads[1].Prompt {
+		if d.Says["models"] != "llama3.2-1b" || d.GPU != "h100" || len(d.Loads) != 3 || len(d.Parts) != 5 ||
+			d.Loads[0].Prompt >= d.Loads[1].Prompt {
 			t.Fatalf("%+v", d)
 		}
 		loaded := d.Loads[2]
@@ -409,8 +410,9 @@ func TestLiveServer(t *testing.T) {
 			t.Errorf("%+v: tokens come every 2 ms", loaded)
 		}
 	}
-	for want, more := range map[string][]string{"one of the two": {"--rate", "1", "--concurrency", "2"}, "has no meaning": {"--grid", "x.toml"},
-		"one --model": {"--prompt-len", "1,2"}} {
+	for want, more := range map[string][]string{"one of the two": {"--rate", "1", "--concurrency", "2"},
+		"has no meaning": {"--grid", "x.toml"},
+		"one --model":    {"--prompt-len", "1,2"}} {
 		if got := try(t, append(slices.Clone(args), more...)...); got.code != 2 || !strings.Contains(got.stderr, want) {
 			t.Errorf("%q: exit %d: %s", more, got.code, got.stderr)
 		}

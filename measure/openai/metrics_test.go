@@ -139,7 +139,8 @@ func TestAbout(t *testing.T) {
 		a := About{Options: map[string]string{}}
 		a.read(&pages[slices.IndexFunc(pages, func(p page) bool { return p.path == test.path })], []byte(text))
 		if a.Kind != test.want.Kind || a.Version != test.want.Version || a.Weights != test.want.Weights || a.KV != test.want.KV ||
-			a.TP != test.want.TP || a.DP != test.want.DP || a.MaxLen != test.want.MaxLen || test.want.Options != nil && !maps.Equal(a.Options, test.want.Options) {
+			a.TP != test.want.TP || a.DP != test.want.DP || a.MaxLen != test.want.MaxLen ||
+			test.want.Options != nil && !maps.Equal(a.Options, test.want.Options) {
 			t.Errorf("%s: %+v", text, a)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"llmprof/deployment"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/serving"
@@ -15,10 +14,9 @@ import (
 
 // ServerOptions say which server is measured, and as what it is predicted.
 type ServerOptions struct {
-	Library *deployment.Library
-	Request deployment.Request // the model, the GPU, and what the server was started with
-	Point   experiment.Point   // how the server is asked; its load is a concurrency or a rate
-	Time    time.Duration      // of all requests together
+	Server  *serving.Server  // as it is predicted
+	Point   experiment.Point // how the server is asked; its load is a concurrency or a rate
+	Time    time.Duration    // of all requests together
 	Measure experiment.Measure
 }
 
@@ -68,14 +66,6 @@ const (
 
 // MeasureServer asks a server one request at a time, with short prompts and with those asked for, and then under the load asked for.
 func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Served, error) {
-	d, err := o.Library.Serve(ctx, &o.Request)
-	if err != nil {
-		return nil, err
-	}
-	server, err := d.Server(ctx)
-	if err != nil {
-		return nil, err
-	}
 	short, idle, load := o.Point, o.Point, o.Point
 	for _, p := range []*experiment.Point{&short, &idle} {
 		p.Concurrency, p.RequestRate = 1, 0
@@ -91,7 +81,7 @@ func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Serv
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", x.name, err)
 		}
-		if err := one.predict(ctx, server); err != nil {
+		if err := one.predict(ctx, o.Server); err != nil {
 			return nil, fmt.Errorf("%s: %w", x.name, err)
 		}
 		s.Loads = append(s.Loads, *one)
@@ -108,7 +98,8 @@ func nameOf(p *experiment.Point) string {
 }
 
 // ask measures a load for so long: a few requests tell how many that are.
-func (o *ServerOptions) ask(ctx context.Context, name string, p experiment.Point, span time.Duration, report Reporter) (*ServedLoad, error) {
+func (o *ServerOptions) ask(ctx context.Context, name string, p experiment.Point, span time.Duration, report Reporter,
+) (*ServedLoad, error) {
 	clients := max(p.Concurrency, 1)
 	p.Requests = max(2*clients, 6)
 	if p.RequestRate > 0 {

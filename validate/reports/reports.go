@@ -1,6 +1,6 @@
 // Package reports reads what other tools' benchmarks of a server report, as observations that predictions are held against: AIPerf,
-// GuideLLM, the benchmarks of vLLM and SGLang, genai-bench, llm-d's Benchmark Report, LLMPerf, inference-perf, trtllm-bench and llama-bench.
-// A tool is one file, and a file of it is known by its content.
+// GuideLLM, the benchmarks of vLLM and SGLang, genai-bench, llm-d's Benchmark Report, LLMPerf, inference-perf, trtllm-bench and
+// llama-bench. A tool is one file, and a file of it is known by its content.
 package reports
 
 import (

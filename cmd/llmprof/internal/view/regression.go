@@ -52,7 +52,8 @@ func (r *Regression) Document() *RegressionDocument {
 	d := &RegressionDocument{Schema: RegressionSchema, Over: r.Over, Alarms: validate.FalseAlarms, Changes: []ChangeJSON{},
 		Alone: append([]string{}, r.Alone...), Operators: append([]OperatorDifference{}, r.operators().Operators()...)}
 	for _, c := range r.Changes {
-		d.Changes = append(d.Changes, ChangeJSON{string(c.Metric), c.Metric.Phase(), c.Model, c.Batch, c.Prompt, c.Gen, c.Base, c.New, c.Ratio, c.Low,
+		d.Changes = append(d.Changes, ChangeJSON{string(c.Metric), c.Metric.Phase(), c.Model, c.Batch, c.Prompt, c.Gen, c.Base, c.New,
+			c.Ratio, c.Low,
 			c.High, c.Slower})
 	}
 	return d
@@ -70,7 +71,8 @@ func (r *Regression) Page() *render.Document {
 			kind, verdict = render.Total, "slower"
 		}
 		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: []any{string(c.Metric), c.Metric.Phase(), c.String(),
-			fmt.Sprintf("%d, %d", len(c.Base), len(c.New)), fmt.Sprintf("%.3f", c.Ratio), fmt.Sprintf("%.3f", c.Low), fmt.Sprintf("%.3f", c.High), verdict}})
+			fmt.Sprintf("%d, %d", len(c.Base), len(c.New)), fmt.Sprintf("%.3f", c.Ratio), fmt.Sprintf("%.3f", c.Low),
+			fmt.Sprintf("%.3f", c.High), verdict}})
 	}
 	d := &render.Document{Title: "Repeated results before and after", Blocks: []render.Block{t}}
 	if ops := r.operators().operatorTable(); len(ops.Rows) > 0 {
@@ -84,7 +86,8 @@ func (r *Regression) Page() *render.Document {
 
 // Table is the comparison for programs, a figure a row.
 func (r *Regression) Table() *render.Table {
-	t := render.Keyed("metric", "phase", "model", "batch", "prompt_len", "gen_len", "processes_base", "processes_new", "ratio", "low", "high", "slower")
+	t := render.Keyed("metric", "phase", "model", "batch", "prompt_len", "gen_len", "processes_base", "processes_new", "ratio",
+		"low", "high", "slower")
 	for _, c := range r.Changes {
 		t.Add(string(c.Metric), c.Metric.Phase(), c.Model, c.Batch, c.Prompt, c.Gen, len(c.Base), len(c.New), c.Ratio, c.Low, c.High, c.Slower)
 	}

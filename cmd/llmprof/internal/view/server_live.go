@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"llmprof/deployment"
-	"llmprof/measure/openai"
 	"llmprof/plots/render"
 	"llmprof/unit"
 	"llmprof/validate/live"
@@ -22,7 +21,7 @@ const ServerLiveSchema = "llmprof.validate-server/v1"
 // A ServerLive is a running server beside its simulation.
 type ServerLive struct {
 	URL     string
-	About   *openai.About
+	Says    map[string]string // what the server says of itself, by name
 	Request *deployment.Request
 	Taken   []string // what was taken that the server does not say
 	Served  *live.Served
@@ -73,38 +72,19 @@ type LivePartJSON struct {
 	Predicted float64 `json:"predicted_s"`
 }
 
-// says is what the server says of itself, by name.
-func (s *ServerLive) says() map[string]string {
-	a := s.About
-	all := maps.Clone(a.Options)
-	for key, text := range map[string]string{"engine": a.Kind, "release": a.Version, "models": strings.Join(a.Models, ", "), "weights": a.Weights,
-		"kv": a.KV, "tp": some(a.TP), "dp": some(a.DP), "max_model_len": some(a.MaxLen)} {
-		if text != "" {
-			all[key] = text
-		}
-	}
-	return all
-}
-
-func some(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
-}
-
 // Said is what the server says of itself, a line for each.
 func (s *ServerLive) Said() (lines []string) {
-	says := s.says()
-	for _, key := range slices.Sorted(maps.Keys(says)) {
-		lines = append(lines, key+" "+says[key])
+	for _, key := range slices.Sorted(maps.Keys(s.Says)) {
+		lines = append(lines, key+" "+s.Says[key])
 	}
 	return lines
 }
 
 // figures are those of a load in the order of tables.
 func figuresOf(l *live.ServedLoad) []live.ServedFigure {
-	return slices.SortedFunc(slices.Values(l.Figures), func(a, b live.ServedFigure) int { return cmp.Compare(order(string(a.Metric)), order(string(b.Metric))) })
+	return slices.SortedFunc(slices.Values(l.Figures), func(a, b live.ServedFigure) int {
+		return cmp.Compare(order(string(a.Metric)), order(string(b.Metric)))
+	})
 }
 
 func order(metric string) int { return slices.Index([]string{"ttft_s", "tpot_s", "ttlt_s"}, metric) }
@@ -116,8 +96,8 @@ func (s *ServerLive) Page() *render.Document {
 	says := render.Fields{Title: "The server says"}
 	says.Add("", strings.Join(s.Said(), "; "))
 	d.Blocks = append(d.Blocks, says)
-	t := render.Table{Title: "Medians", Columns: []render.Column{{Title: "load", Left: true}, {Title: "tokens"}, {Title: "requests"}, {Title: "", Left: true},
-		{Title: "observed"}, {Title: "predicted"}, {Title: "low"}, {Title: "high"}, {Title: "error %"}}}
+	t := render.Table{Title: "Medians", Columns: []render.Column{{Title: "load", Left: true}, {Title: "tokens"}, {Title: "requests"},
+		{Title: "", Left: true}, {Title: "observed"}, {Title: "predicted"}, {Title: "low"}, {Title: "high"}, {Title: "error %"}}}
 	for i := range s.Served.Loads {
 		l := &s.Served.Loads[i]
 		for _, f := range figuresOf(l) {
@@ -154,7 +134,8 @@ func signedTime(s float64) string {
 
 // Table is the medians for programs, one a row.
 func (s *ServerLive) Table() *render.Table {
-	t := render.Keyed("load", "prompt_len", "gen_len", "requests", "metric", "observed_s", "predicted_s", "predicted_low_s", "predicted_high_s", "error")
+	t := render.Keyed("load", "prompt_len", "gen_len", "requests", "metric", "observed_s", "predicted_s", "predicted_low_s", "predicted_high_s",
+		"error")
 	for i := range s.Served.Loads {
 		l := &s.Served.Loads[i]
 		for _, f := range figuresOf(l) {
@@ -167,14 +148,14 @@ func (s *ServerLive) Table() *render.Table {
 // Document is the comparison for programs.
 func (s *ServerLive) Document() *ServerLiveDocument {
 	q := s.Request
-	d := &ServerLiveDocument{Schema: ServerLiveSchema, URL: s.URL, Engine: q.Engine, Model: q.Model, GPU: q.GPU, TP: *q.TP, Says: s.says(),
+	d := &ServerLiveDocument{Schema: ServerLiveSchema, URL: s.URL, Engine: q.Engine, Model: q.Model, GPU: q.GPU, TP: *q.TP, Says: s.Says,
 		Taken: append([]string{}, s.Taken...), Loads: []LiveLoadJSON{}, Parts: []LivePartJSON{}}
 	for i := range s.Served.Loads {
 		l := &s.Served.Loads[i]
 		one := LiveLoadJSON{l.Name, l.Clients, l.Rate, l.Prompt, l.Gen, l.Requests, l.Failed, []LiveFigureJSON{}}
 		for _, f := range figuresOf(l) {
-			one.Figures = append(one.Figures, LiveFigureJSON{string(f.Metric), f.Observed, f.ObservedLow, f.ObservedHigh, f.Predicted, f.PredictedLow,
-				f.PredictedHigh, f.Error()})
+			one.Figures = append(one.Figures, LiveFigureJSON{string(f.Metric), f.Observed, f.ObservedLow, f.ObservedHigh, f.Predicted,
+				f.PredictedLow, f.PredictedHigh, f.Error()})
 		}
 		d.Loads = append(d.Loads, one)
 	}

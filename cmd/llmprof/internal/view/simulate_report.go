@@ -34,8 +34,8 @@ func (s *Simulation) Report(version string) (any, error) {
 		GeneratedTokens: constant(float64(p.Result.Generated) / float64(n))}
 	r.Throughput = &result.Rates{Generated: new(p.Result.Throughput())}
 	if p.Load != nil {
-		r.Workload.PromptLen, r.Workload.GenLen, r.Workload.Prompts = int(math.Round(p.Load.Prompt.MeanLength())), int(math.Round(p.Load.Gen.MeanLength())),
-			"random"
+		r.Workload.PromptLen, r.Workload.GenLen = int(math.Round(p.Load.Prompt.MeanLength())), int(math.Round(p.Load.Gen.MeanLength()))
+		r.Workload.Prompts = "random"
 		r.Serving.Concurrency = p.Load.Arrival.Concurrency
 		if hz := p.Load.Arrival.Rate; hz > 0 {
 			r.Serving.RateHz = &hz
