@@ -308,7 +308,7 @@ const maxPrice = 1e6
 
 // ParsePrice reads dollars an hour, as 2.49 or $2.49/h.
 func ParsePrice(s string) (d unit.DollarsPerHour, err error) {
-	if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
+	if err := d.UnmarshalText([]byte(s)); err != nil {
 		return 0, err
 	}
 	if d <= 0 || d > maxPrice {

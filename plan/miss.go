@@ -98,7 +98,7 @@ func (q *Request) misses(r *Row) (m Miss) {
 	add(float64(r.TTFT), float64(t.TTFT), "a TTFT of %s for %v", beyond(r.TTFT, t.TTFT), t.TTFT)
 	add(float64(r.TPOT), float64(t.TPOT), "a TPOT of %s for %v", beyond(r.TPOT, t.TPOT), t.TPOT)
 	add(float64(r.E2E), float64(t.E2E), "%s a request for %v", beyond(r.E2E, t.E2E), t.E2E)
-	add(float64(r.PerHour), float64(q.Budget), "%s $/h for %s", digits(float64(r.PerHour), float64(q.Budget)), cents(float64(q.Budget)))
+	add(float64(r.PerHour), float64(q.Budget), "$%s/h for %v", digits(float64(r.PerHour), float64(q.Budget)), q.Budget)
 	add(float64(r.GPUs), float64(q.MaxGPUs), "%d GPUs for %d", r.GPUs, q.MaxGPUs)
 	m.Reason = fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
 	return m
@@ -125,14 +125,6 @@ func digits(v, limit float64) string {
 		if shown, _ := strconv.ParseFloat(text, 64); v <= limit || shown > limit {
 			return text
 		}
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
-
-// cents is an amount of money with two decimals, or with as many digits as it takes.
-func cents(v float64) string {
-	if text := strconv.FormatFloat(v, 'f', 2, 64); v >= 0.01 {
-		return text
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }

@@ -26,8 +26,8 @@ var (
 	hertz          = kind{noun: "a frequency", example: "1.98 GHz", most: 12, symbols: []symbol{{"Hz", 1}}}
 	watts          = kind{noun: "a power", example: "700 W", least: -6, most: 9, symbols: []symbol{{"W", 1}}}
 	joules         = kind{noun: "an energy", example: "1.2 kJ", least: -12, most: 12, symbols: []symbol{{"J", 1}, {"Wh", 3600}}}
-	dollars        = kind{noun: "an amount of money", example: "2.49 $", symbols: []symbol{{"$", 1}, {"USD", 1}}}
-	dollarsPerHour = kind{noun: "a price per hour", example: "2.49 $/h", symbols: []symbol{{"$/h", 1}, {"USD/h", 1}}}
+	dollars        = kind{noun: "an amount of money", example: "$2.49", symbols: []symbol{{"$", 1}, {"USD", 1}}}
+	dollarsPerHour = kind{noun: "a price per hour", example: "$2.49/h", symbols: []symbol{{"$/h", 1}, {"USD/h", 1}}}
 )
 
 // UnmarshalText reads a quantity that a person wrote: a number with the unit,
@@ -86,8 +86,12 @@ func readJSON[Q ~float64](q *Q, k kind, data []byte) error {
 // parse reads a number, a space or none, and a unit or none.
 func (k kind) parse(s string) (float64, error) {
 	s = strings.TrimSpace(s)
-	digits := number().FindString(s)
-	unit := strings.TrimSpace(s[len(digits):])
+	rest, before := strings.CutPrefix(s, "$")
+	digits := number().FindString(rest)
+	unit := strings.TrimSpace(rest[len(digits):])
+	if before {
+		unit = "$" + unit
+	}
 	v, err := strconv.ParseFloat(digits, 64)
 	switch {
 	case strings.HasPrefix(s, "-"):

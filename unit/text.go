@@ -37,8 +37,16 @@ func (s Seconds) String() string        { return seconds.format(float64(s)) }
 func (h Hertz) String() string          { return hertz.format(float64(h)) }
 func (w Watts) String() string          { return watts.format(float64(w)) }
 func (j Joules) String() string         { return joules.format(float64(j)) }
-func (d Dollars) String() string        { return dollars.format(float64(d)) }
-func (p DollarsPerHour) String() string { return dollarsPerHour.format(float64(p)) }
+func (d Dollars) String() string        { return "$" + cents(float64(d)) }
+func (p DollarsPerHour) String() string { return "$" + cents(float64(p)) + "/h" }
+
+// cents is an amount of money with two decimals, or below a dollar with three digits.
+func cents(v float64) string {
+	if text := strconv.FormatFloat(v, 'g', 3, 64); v > 0 && v < 1 && len(text) >= len("0.12") {
+		return text
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
 
 // Binary is b with a binary prefix, as "74.51 GiB".
 func (b Bytes) Binary() string {

@@ -46,9 +46,10 @@ func TestString(t *testing.T) {
 		{Watts(99.99501), "100.0 W"},
 		{Joules(-99.9950002), "-100.0 J"},
 		{Joules(0.29), "290.0 mJ"},
-		{Dollars(0.00123), "0.001230 $"},
-		{Dollars(12.5), "12.50 $"},
-		{DollarsPerHour(2.49), "2.490 $/h"},
+		{Dollars(0.00123), "$0.00123"},
+		{Dollars(12.5), "$12.50"},
+		{DollarsPerHour(2.49), "$2.49/h"}, {DollarsPerHour(3), "$3.00/h"}, {DollarsPerHour(0.00025), "$0.00025/h"},
+		{DollarsPerHour(0.5), "$0.50/h"}, {Dollars(0.125), "$0.125"}, {Dollars(1125), "$1125.00"},
 	} {
 		if got := tt.q.String(); got != tt.want {
 			t.Errorf("%T(%g) prints %q, want %q", tt.q, tt.q, got, tt.want)
@@ -110,7 +111,7 @@ func TestParse(t *testing.T) {
 		{"12 µs", seconds, 12e-6},
 		{"12 μs", seconds, 12e-6},
 		{"1 Wh", joules, 3600},
-		{"2.49 $/h", dollarsPerHour, 2.49},
+		{"2.49 $/h", dollarsPerHour, 2.49}, {"$2.49/h", dollarsPerHour, 2.49},
 		{"2.49 USD/h", dollarsPerHour, 2.49},
 		{"0", seconds, 0},
 	} {

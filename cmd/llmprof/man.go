@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/cli"
 )
@@ -65,22 +63,14 @@ func writeManual(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// manPage is the page of one command in the man macros (man-pages(7)).
+// manPage is the page of one command in the man macros (man-pages(7)): its help with all flags.
 func manPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	title := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	fmt.Fprintf(&b, ".TH %q 1 \"\" \"llmprof %s\" \"llmprof manual\"\n", strings.ToUpper(title), release)
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(title), roff(cmd.Short))
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
-	long := cmp.Or(cmd.Long, cmd.Short+".")
-	b.WriteString(".SH DESCRIPTION\n" + paragraphs(long))
-	if cmd.Example != "" {
-		b.WriteString(".SH EXAMPLES\n.nf\n" + roff(cmd.Example) + "\n.fi\n")
-	}
-	b.WriteString(manOptions(cmd))
-	if cmd.HasParent() {
-		b.WriteString(".SH EXIT STATUS\n0 if done, 1 if it failed, 2 if the command line was wrong.\n")
-	}
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n.nf\n%s.fi\n", roff(title), roff(cmd.Short),
+		roff(cmd.UseLine()), roff(cli.Text(cmd, true)))
+	b.WriteString(".SH EXIT STATUS\n0 if done, 1 if it failed, 2 if the command line was wrong.\n")
 	var also []string
 	if cmd.HasParent() {
 		also = append(also, cmd.Parent().CommandPath())
@@ -90,68 +80,10 @@ func manPage(cmd *cobra.Command) string {
 			also = append(also, c.CommandPath())
 		}
 	}
-	if len(also) > 0 {
-		b.WriteString(".SH SEE ALSO\n")
-		for i, name := range also {
-			if also[i] = ".BR " + roff(strings.ReplaceAll(name, " ", "-")) + " (1)"; i < len(also)-1 {
-				also[i] += ","
-			}
-		}
-		b.WriteString(strings.Join(also, "\n") + "\n")
+	for i, name := range also {
+		also[i] = ".BR " + roff(strings.ReplaceAll(name, " ", "-")) + " (1)"
 	}
-	return b.String()
-}
-
-func manOptions(cmd *cobra.Command) string {
-	list, _ := cli.Sections(cmd, true)
-	if len(list) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString(".SH OPTIONS\n")
-	for _, s := range list {
-		if s.Group != "" {
-			b.WriteString(".SS " + roff(string(s.Group)) + "\n")
-		}
-		for _, f := range s.Flags {
-			b.WriteString(manFlag(f))
-		}
-	}
-	return b.String()
-}
-
-func manFlag(f *pflag.Flag) string {
-	var b strings.Builder
-	value, text := pflag.UnquoteUsage(f)
-	b.WriteString(".TP\n\\fB")
-	if f.Shorthand != "" {
-		b.WriteString("\\-" + f.Shorthand + "\\fR, \\fB")
-	}
-	b.WriteString(roff("--"+f.Name) + "\\fR")
-	if value != "" {
-		b.WriteString(" \\fI" + roff(value) + "\\fR")
-	}
-	b.WriteString("\n" + roff(text))
-	if d := f.DefValue; d != "" && d != "0" && d != "false" {
-		b.WriteString(" (default " + roff(d) + ")")
-	}
-	b.WriteString("\n")
-	return b.String()
-}
-
-// paragraphs separates the paragraphs of a text; indented lines stay as they are.
-func paragraphs(s string) string {
-	var b strings.Builder
-	for i, p := range strings.Split(s, "\n\n") {
-		if i > 0 {
-			b.WriteString(".PP\n")
-		}
-		if strings.HasPrefix(p, " ") {
-			b.WriteString(".nf\n" + roff(p) + "\n.fi\n")
-			continue
-		}
-		b.WriteString(roff(p) + "\n")
-	}
+	b.WriteString(".SH SEE ALSO\n" + strings.Join(also, ",\n") + "\n")
 	return b.String()
 }
 

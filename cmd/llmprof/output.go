@@ -30,7 +30,6 @@ type output struct {
 	file   string
 	color  string
 	binary bool
-	latex  bool // LaTeX is a form of the result too
 	gauges bool // Prometheus's text is a form of the result too
 	report bool // llm-d's Benchmark Report is a form of the result too
 	chart  bool // the result has a chart too
@@ -60,10 +59,7 @@ func (o *output) flags(cmd *cobra.Command) {
 
 // forms are those in which the result can be written.
 func (o *output) forms() []string {
-	forms := []string{"table", "json", "csv", "markdown"}
-	if o.latex {
-		forms = append(forms, "latex")
-	}
+	forms := []string{"table", "json", "csv", "markdown", "latex"}
 	if o.gauges {
 		forms = append(forms, "prometheus")
 	}
@@ -89,10 +85,7 @@ func (o *output) settle() error {
 	if slices.Contains(o.forms(), o.format) {
 		return nil
 	}
-	known := ".txt, .json, .csv, .md"
-	if o.latex {
-		known += ", .tex"
-	}
+	known := ".txt, .json, .csv, .md, .tex"
 	if o.chart {
 		known += ", .svg, .png, .pdf"
 	}
@@ -115,12 +108,8 @@ func (o *output) check() error {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	switch {
-	case slices.Contains(o.forms(), o.format):
-	case o.format == "latex":
-		return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
-	default:
-		return usage("--format %.40q: want table, json, csv or markdown", o.format)
+	if !slices.Contains(o.forms(), o.format) {
+		return usage("--format %.40q: want %s", o.format, strings.Join(o.forms(), ", "))
 	}
 	switch o.color {
 	case "auto", "never":
@@ -131,8 +120,8 @@ func (o *output) check() error {
 	default:
 		return usage("--color %.40q: want auto, always or never", o.color)
 	}
-	if o.binary && o.format != "table" && o.format != "markdown" {
-		return usage("--binary: %s has bytes as plain numbers; GiB are for table and markdown", o.format)
+	if o.binary && !slices.Contains([]string{"table", "markdown", "latex"}, o.format) {
+		return usage("--binary: %s has bytes as plain numbers; GiB are for table, markdown and latex", o.format)
 	}
 	return writable(o.file)
 }
@@ -301,15 +290,16 @@ const (
 // style is how the result looks where it goes.
 func (o *output) style(a *app) render.Style {
 	s := render.Style{Width: pageWidth, Color: o.color == "always", Binary: o.binary}
-	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
-		s.Width = max(n, leastPage)
+	columns, _ := strconv.Atoi(a.env("COLUMNS")) // what is no number is as if it were not set
+	if columns > 0 {
+		s.Width = max(columns, leastPage)
 	}
 	out, _ := a.styled.(standard)
 	file, ok := out.to.(*os.File)
 	if !ok || o.file != "" || !onTerminal(file) {
 		return s
 	}
-	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 && columns <= 0 {
 		s.Width = max(n, leastPage)
 	}
 	if o.color == "auto" {

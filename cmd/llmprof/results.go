@@ -218,7 +218,7 @@ func rawForms(all []*result.Result, s *validate.Scorer) forms {
 var layouts = []string{"latency", "sizes", "elana", "energy"}
 
 func (a *app) resultsTable() *cobra.Command {
-	o := &output{latex: true}
+	o := &output{}
 	var dir, layout string
 	var may aggregate.Options
 	cmd := &cobra.Command{

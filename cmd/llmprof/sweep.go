@@ -39,7 +39,7 @@ func (a *app) sweepCommand() *cobra.Command {
 		Use:   "sweep MODELS GPUS",
 		Short: "Predict a grid of estimates, one row a point",
 		Long: "Predict every combination of lists of the settings of \"llmprof estimate\", one row a point, as CSV,\n" +
-			"JSON Lines or Parquet. Lists have commas, numbers ranges too: 1..256 has every number, 1..256x2\n" +
+			"JSON, JSON Lines or Parquet. Lists have commas, numbers ranges too: 1..256 has every number, 1..256x2\n" +
 			"doubles, 0..1024+128 adds, and so does 0.5..0.9+0.1. Rows come in the order of the flags below,\n" +
 			"of which those of the workload vary fastest: batch, prompt-len, cached-prefix, chunk, gen-len.\n" +
 			"Points that are impossible are left out and counted, or kept with the reason (--keep). With\n" +
@@ -97,11 +97,14 @@ func (o *gridOrder) form() (sweep.Format, error) {
 	if form == "" {
 		form = cmp.Or(ending(o.file), string(sweep.CSV))
 		if !slices.Contains(sweep.Formats(), form) {
-			return "", usage("-o %.60q: want a name that ends in .csv, .jsonl or .parquet, or a --format", o.file)
+			return "", usage("-o %.60q: want a name that ends in .csv, .json, .jsonl or .parquet, or a --format", o.file)
 		}
 	}
 	if !slices.Contains(sweep.Formats(), form) {
-		return "", usage("--format %.40q: want csv, jsonl or parquet", o.format)
+		return "", usage("--format %.40q: want csv, json, jsonl or parquet", o.format)
+	}
+	if form == string(sweep.JSON) && (o.from > 0 || o.to != "" || o.shard != "") {
+		return "", usage("--format json: one list is not put together from parts; take jsonl with --from, --shard and --submit")
 	}
 	if form == string(sweep.Parquet) && o.file == "" {
 		return "", usage("--format parquet: give -o FILE, since a Parquet file is no text")
@@ -279,7 +282,7 @@ func (a *app) sayRest(o *gridOrder, form sweep.Format, s *sweep.Summary) {
 	if s.Points == 0 || o.part != "" {
 		return
 	}
-	if s.Done == 0 || o.file == "" || o.file == "-" {
+	if s.Done == 0 || o.file == "" || o.file == "-" || form == sweep.JSON {
 		a.logf("%d of %d points were answered", s.Done, s.Points)
 		return
 	}

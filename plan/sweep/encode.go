@@ -44,7 +44,7 @@ func Columns(loaded bool) (names []string) {
 	return names
 }
 
-// A text writes a row as CSV or JSON Lines, whatever it holds at the time. What the workload does not change is written
+// A text writes a row as CSV or JSON, whatever it holds at the time. What the workload does not change is written
 // once for all rows that share it.
 type text struct {
 	json              bool
@@ -54,7 +54,7 @@ type text struct {
 
 func newText(f Format, r *Row, loaded bool) *text {
 	all, n := columnsOf(reflect.ValueOf(r).Elem(), loaded), len(columnsOf(reflect.ValueOf(&r.Setting).Elem(), loaded))
-	return &text{json: f == JSONL, settings: all[:n], numbers: all[n:]}
+	return &text{json: f != CSV, settings: all[:n], numbers: all[n:]}
 }
 
 // begin begins rows of the setting that the row has.

@@ -22,12 +22,13 @@ type Format string
 // The formats.
 const (
 	CSV     Format = "csv"
+	JSON    Format = "json" // one list; it is no whole before its end, so that nothing is appended to it
 	JSONL   Format = "jsonl"
 	Parquet Format = "parquet"
 )
 
 // Formats lists the formats.
-func Formats() []string { return []string{string(CSV), string(JSONL), string(Parquet)} }
+func Formats() []string { return []string{string(CSV), string(JSON), string(JSONL), string(Parquet)} }
 
 // A Setup answers for all workloads of one setting.
 type Setup struct {

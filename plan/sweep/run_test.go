@@ -111,6 +111,25 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// A list of JSON has the rows of JSON Lines, in blocks of any number, and none is a list too.
+func TestList(t *testing.T) {
+	for _, n := range []int{0, 1, 1000} {
+		var rows []json.RawMessage
+		list, s := write(t, batches(n), sweep.Options{Format: sweep.JSON, Workers: 2})
+		if err := json.Unmarshal([]byte(list), &rows); err != nil || uint64(len(rows)) != s.Written {
+			t.Fatalf("%d batches: %d rows of %d: %v", n, len(rows), s.Written, err)
+		}
+		lines, _ := write(t, batches(n), sweep.Options{Format: sweep.JSONL})
+		together := ""
+		for _, row := range rows {
+			together += string(row) + "\n"
+		}
+		if together != lines {
+			t.Errorf("%d batches: the list is not the lines", n)
+		}
+	}
+}
+
 // The three formats have the same rows, a figure that does not exist being null.
 func TestFormats(t *testing.T) {
 	g := batches(3)

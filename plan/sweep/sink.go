@@ -1,9 +1,11 @@
 package sweep
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +13,8 @@ import (
 type sink struct {
 	out     io.Writer
 	parquet rowWriter // nil for text
-	bytes   int64     // written of CSV or JSON Lines
+	list    bool      // rows are those of one list of JSON
+	bytes   int64     // written of CSV or JSON
 	pending []Row     // rows of a Parquet file, fewer than batchRows
 	see     func([]Row)
 	lost    bool // A Parquet file that was not written to its end has no rows.
@@ -19,15 +22,16 @@ type sink struct {
 
 // newSink begins the output. Of several shards the first alone has the header of CSV.
 func newSink(o *Options, loaded bool) (*sink, error) {
-	s := &sink{out: o.Out, see: o.See}
+	s := &sink{out: o.Out, see: o.See, list: o.Out != nil && o.Format == JSON}
 	if o.Out == nil {
 		return s, nil
 	}
 	switch o.Format {
 	case Parquet:
 		s.parquet = newParquet(o.Out)
-	case CSV, JSONL:
-		if o.Shard.I > 1 || o.Skip > 0 || o.Format == JSONL {
+	case JSON, JSONL:
+	case CSV:
+		if o.Shard.I > 1 || o.Skip > 0 {
 			return s, nil
 		}
 		n, err := io.WriteString(o.Out, strings.Join(Columns(loaded), ",")+"\n")
@@ -35,7 +39,7 @@ func newSink(o *Options, loaded bool) (*sink, error) {
 			return nil, fmt.Errorf("writing the rows: %w", err)
 		}
 	default:
-		return nil, fmt.Errorf("format %.40q: want csv, jsonl or parquet", o.Format)
+		return nil, fmt.Errorf("format %.40q: want csv, json, jsonl or parquet", o.Format)
 	}
 	return s, nil
 }
@@ -71,8 +75,16 @@ func (s *sink) write(b *block) (err error) {
 	case s.parquet != nil:
 		err = s.rows(b.rows)
 	default:
-		_, err = s.out.Write(b.text)
-		s.bytes += int64(len(b.text))
+		text := b.text
+		if s.list && len(text) > 0 { // a line of a row ends with its end
+			before := ",\n"
+			if s.bytes == 0 {
+				before = "["
+			}
+			text = slices.Concat([]byte(before), bytes.ReplaceAll(text[:len(text)-1], []byte("\n"), []byte(",\n")))
+		}
+		_, err = s.out.Write(text)
+		s.bytes += int64(len(text))
 	}
 	if err != nil {
 		s.lost = s.parquet != nil
@@ -91,6 +103,14 @@ func (s *sink) finish(all *Summary, skipped uint64) error {
 }
 
 func (s *sink) close() error {
+	if s.list {
+		end := "]\n"
+		if s.bytes == 0 {
+			end = "[]\n"
+		}
+		_, err := io.WriteString(s.out, end)
+		return err
+	}
 	if s.parquet == nil {
 		return nil
 	}

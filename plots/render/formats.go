@@ -65,6 +65,15 @@ func (f Fields) markdown(b *markdownWriter) {
 	}
 }
 
+// table is the fields as a table.
+func (f Fields) table() Table {
+	t := Table{Columns: []Column{{Left: true}, {Title: f.Title, Left: true}}}
+	for _, r := range f.Rows {
+		t.Add(r.Name, strings.Join(r.Lines, "; "))
+	}
+	return t
+}
+
 func (n Notes) markdown(b *markdownWriter) {
 	b.heading(1, n.Title)
 	for _, item := range n.Items {
@@ -124,6 +133,10 @@ func Latex(w io.Writer, d *Document, s Style) error {
 		case Table:
 			if !v.empty() {
 				v.latex(&b, s)
+			}
+		case Fields:
+			if !v.empty() {
+				v.table().latex(&b, s)
 			}
 		case Notes:
 			for _, item := range v.Items {

@@ -179,14 +179,15 @@ func help(w io.Writer, cmd *cobra.Command, ascii bool) {
 	if f := cmd.Flags().Lookup(helpAllFlag); f != nil {
 		_, all = f.Annotations[askedKey]
 	}
-	page := text(cmd, all)
+	page := Text(cmd, all)
 	if ascii {
 		page = printable.ASCII(page)
 	}
 	fmt.Fprint(w, page)
 }
 
-func text(cmd *cobra.Command, all bool) string {
+// Text is the help of a command, with all flags or with those that are often needed.
+func Text(cmd *cobra.Command, all bool) string {
 	var b strings.Builder
 	about := cmp.Or(cmd.Long, cmd.Short+".")
 	b.WriteString(fill(about) + "Usage:\n  " + cmd.UseLine())

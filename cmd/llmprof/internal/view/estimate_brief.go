@@ -181,7 +181,7 @@ func (e *Estimate) costLine(possible bool) string {
 		return "n/a: no price of " + e.Machine.GPU.Name + " is known; give --price"
 	}
 	v, interval := rounded(e.Metric("usd_mtok"))
-	return fmt.Sprintf("$%s (%s) per million generated tokens, at $%.2f/GPU-hour", v, interval, float64(e.Price))
+	return fmt.Sprintf("$%s (%s) per million generated tokens, at %v a GPU", v, interval, e.Price)
 }
 
 // basis says what the figures rest on.

@@ -109,7 +109,7 @@ func (e *Estimate) rateHeadlines() []Headline {
 	each, _ := rounded(e.Metric("tok_s_gpu"))
 	rate := headline("tps", "Throughput", e.Metric("tok_s"), "%s tok/s", each+" tok/s per GPU")
 	rate.High = e.Metric("tok_s").Low // the slow end
-	usd := headline("usd", "Cost", e.Metric("usd_mtok"), "$%s", fmt.Sprintf("per million generated; $%.2f per GPU-hour", float64(e.Price)))
+	usd := headline("usd", "Cost", e.Metric("usd_mtok"), "$%s", fmt.Sprintf("per million generated; %v per GPU", e.Price))
 	if e.Price <= 0 {
 		usd = Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"}
 	}

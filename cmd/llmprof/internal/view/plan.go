@@ -110,7 +110,7 @@ func (p *Plan) title() string {
 		parts = append(parts, fmt.Sprintf("%d at a time", l.Concurrency))
 	}
 	if q.Budget > 0 {
-		parts = append(parts, fmt.Sprintf("%g $/h", float64(q.Budget)))
+		parts = append(parts, q.Budget.String())
 	}
 	end := "slow end of the 90 % interval"
 	if q.Expected {
