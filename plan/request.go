@@ -266,3 +266,16 @@ func (r *Request) Warnings(rows int) (all []unit.Warning) {
 	}
 	return all
 }
+
+// Checkpoint is where the weights are: beside the file of a config, or in the repository of the hub that the shape is from.
+func (c *Card) Checkpoint() string {
+	if strings.ContainsAny(c.Name, `/\`) {
+		return strings.TrimSuffix(strings.TrimSuffix(c.Name, "config.json"), "/")
+	}
+	if rest, ok := strings.CutPrefix(c.Model.Source, "https://huggingface.co/"); ok {
+		if parts := strings.SplitN(rest, "/", 3); len(parts) == 3 {
+			return parts[0] + "/" + parts[1]
+		}
+	}
+	return c.Model.Name
+}

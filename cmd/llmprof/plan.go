@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,7 +93,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 		best := &p.Shown[0]
 		p.Checks = checks(best, q)
 		if o.launch {
-			p.Launch = plan.Launches(best, q, checkpoint(best.Card))
+			p.Launch = plan.Launches(best, q, best.Card.Checkpoint())
 		}
 	}
 	if err := o.output.write(a, planForms(p)); err != nil {
@@ -127,19 +126,6 @@ func nothing(r *plan.Result) error {
 	return fmt.Errorf("no deployment qualifies; %s", first.Miss.Reason)
 }
 
-// checkpoint is where the weights are: beside the file of a config, or in the repository of the hub that the shape is from.
-func checkpoint(c *plan.Card) string {
-	if strings.ContainsAny(c.Name, `/\`) {
-		return strings.TrimSuffix(strings.TrimSuffix(c.Name, "config.json"), "/")
-	}
-	if rest, ok := strings.CutPrefix(c.Model.Source, "https://huggingface.co/"); ok {
-		if parts := strings.SplitN(rest, "/", 3); len(parts) == 3 {
-			return parts[0] + "/" + parts[1]
-		}
-	}
-	return c.Model.Name
-}
-
 // checks is the command line that measures a row's server.
 func checks(r *plan.Row, q *plan.Request) []string {
 	load := fmt.Sprintf("--concurrency %d --requests %d", r.Batch*r.DP, max(4*r.Batch*r.DP, 32))
@@ -151,7 +137,7 @@ func checks(r *plan.Row, q *plan.Request) []string {
 	}
 	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %s "+
 		"--gen-len %s",
-		printable.ShellWord(printable.Operand(checkpoint(r.Card))), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
+		printable.ShellWord(printable.Operand(r.Card.Checkpoint())), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
 }
 
 // lengthsOf are lengths as "llmprof measure" takes them, which reads no traces.
