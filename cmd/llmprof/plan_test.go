@@ -123,7 +123,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 		"llama3.1-8b,qwen3-8b --in lognormal:800,0.9 --out 20..400 --ttft 2s --tpot 40ms --rate 12 --gpus l40s,h100 --per-gpu 0 --top 9",
 		"llama3.1-8b --in trace:../../serving/replay/testdata/azure.csv --out 100 --concurrency 12 --gpus l4",
 		"llama3.1-8b --in 100 --out 200 --tps 30000 --gpus l40s --max-num-seqs 512 --aggregated --per-gpu 0",
-	}[:testkit.Cases(4, 9)] {
+	}[:testkit.Cases(2, 9)] {
 		p := planJSON(t, 0, args)
 		if len(p.Rows) == 0 {
 			t.Fatal("no rows")
