@@ -195,7 +195,7 @@ function App() {
       </main>
     </div>
     <footer>
-      <p>${catalog?.version.split(" ").slice(0, 2).join(" ") ?? "llmprof"}. Everything is computed in this page; it asks no other host. Figures are those of <code>llmprof estimate</code>. <a href="LICENSES.txt">Licences of the libraries</a></p>
+      <p>${catalog?.version.split(" ").slice(0, 2).join(" ") ?? "llmprof"}. It asks no host but its own. Figures are those of <code>llmprof estimate</code>. <a href="LICENSES.txt">Licences of the libraries</a></p>
     </footer>`;
 }
 

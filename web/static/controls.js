@@ -153,7 +153,7 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       ${amount("memory-utilization", "Memory utilization", "share", { min: 0.5, max: 1, step: 0.01, fallback: utilization })}
       ${amount("power-limit", "Power limit", "W per GPU", { min: 50, max: 1500, step: 10, fallback: card?.tdp_w ?? "" })}
       ${amount("clock", "Highest clock", "MHz", { min: 210, max: 3000, step: 15, fallback: card ? card.clock_hz / 1e6 : "" })}
-      ${amount("price", "Price", "$/GPU-hour", { min: 0, max: 15, step: 0.05, fallback: card?.price_usd_per_hour ?? "" })}
+      ${amount("price", "Price", "$/h", { min: 0, max: 15, step: 0.05, fallback: card?.price_usd_per_hour ?? "" })}
       <label class="radio"><input type="checkbox" id="calibration" checked=${f.calibration === "default"} onChange=${(e) => flag("calibration")(e.target.checked ? "default" : "")} />Ignore what was measured on this GPU</label>
     <//>
     <${Group} title="Targets, at the slow end of the interval">
