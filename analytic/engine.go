@@ -36,8 +36,11 @@ type Profile struct {
 	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
 	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.
 	Ahead bool
-	Graph bool        // a decode step is one CUDA graph, whose launches take the host no time
-	State unit.Format // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
+	Eager bool   // no CUDA graphs are captured
+	Told  string // what it was told of CUDA graphs; "" where it has its own
+	Graph bool   // a decode step is one CUDA graph, whose launches take the host no time
+	// State is the format of recurrent states where the model's config names none, NoFormat for that of the residual stream; nil for that.
+	State func(*models.Model) unit.Format
 	Conv  unit.Format // format of the inputs that convolutions remember; NoFormat for that of the residual stream
 	// The table of the input embedding lies in the memory of the host, which looks tokens up.
 	HostEmbedding bool

@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -29,8 +30,8 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
 	scheme := c.Scheme
-	if scheme.State == unit.NoFormat {
-		scheme.State = e.State
+	if scheme.State == unit.NoFormat && e.State != nil {
+		scheme.State = e.State(c.Model)
 	}
 	scheme.Conv, scheme.Newest = e.Conv, e.Newest
 	p := &Predictor{Rank: operator.NewRank(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
@@ -38,10 +39,14 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Padding = e.Padding(g)
 	}
-	p.Offload, p.HostEmbedding, p.Encoders = c.Offload, e.HostEmbedding, c.Encoders
+	p.Offload, p.HostEmbedding, p.Encoders, p.Settings = c.Offload, e.HostEmbedding, c.Encoders, c.Settings
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
 	if e.Allocate != nil {
-		p.footprint.Allocate(e.Allocate(&p.Rank, g), float64(c.Machine.Budget))
+		a := e.Allocate(&p.Rank, g)
+		if e.Eager {
+			a.Graphs = 0
+		}
+		p.footprint.Allocate(a, float64(cmp.Or(c.Workload.Budget, c.Machine.Budget)))
 	}
 	p.caveats = p.caveatsOf()
 	return p, nil

@@ -39,6 +39,9 @@ func (d *Deployment) Explain() (*Answer, error) {
 	if ans.Report, err = breakdown.Explain(&d.Case); err != nil {
 		return nil, unit.Wrong(err)
 	}
+	if err := d.CountsPrefixes(); err != nil {
+		return nil, err
+	}
 	ans.besides()
 	first := 0
 	if !ans.Memory.Fits() {
@@ -50,7 +53,7 @@ func (d *Deployment) Explain() (*Answer, error) {
 	}
 	ans.idle()
 	ans.warn(d.node)
-	ans.warn(engine.Starts(&d.Case, &ans.Memory))
+	ans.Warnings = append(ans.Warnings, engine.Starts(&d.Case, &ans.Memory)...)
 	ans.warn(ans.Links)
 	if hint := ans.whatFits(); hint != nil {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, *hint) // after the warning that it does not

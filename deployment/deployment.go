@@ -75,6 +75,8 @@ func (d *Deployment) settle() error {
 		return err
 	}
 	d.Workload, d.Parallel = q.Workload(), q.Split()
+	d.Settings = operator.Settings{Sequences: or(q.MaxSeqs, 0), NoPrefixCache: q.NoCache, Drafts: or(q.Drafts, 0),
+		OwnDrafts: or(q.Drafts, 0) > 0 && q.DraftModel == "" && d.Model.Drafts > 0}
 	if d.Parallel.GPUsPerNode == 0 {
 		d.Parallel.GPUsPerNode, d.node = nodeOf(d.GPU, &d.Parallel)
 	}
@@ -139,6 +141,9 @@ func (d *Deployment) chooseEngine() (err error) {
 	}
 	if err := engine.Runs(d.runs, d.Model, d.GPU, &d.Scheme); err != nil {
 		return err
+	}
+	if d.runs, err = engine.WithGraphs(d.runs, d.Request.graphs()); err != nil {
+		return unit.Errorf("{"+d.Request.given("enforce_eager", "max_cudagraph_capture_size")+"}: %w", err)
 	}
 	d.known = append(d.known, engine.Notes(d.runs, d.Model, &d.Parallel)...)
 	return engine.Splits(d.runs, d.Model, &d.Scheme, &d.Parallel)

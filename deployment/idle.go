@@ -36,6 +36,28 @@ func (d *Deployment) unused() error {
 	return nil
 }
 
+// CountsPrefixes is an error where prefix caching is turned off and no memory depends on it, as none but that of recurrent states does.
+func (d *Deployment) CountsPrefixes() error {
+	if !d.Request.NoCache {
+		return nil
+	}
+	without, err := d.Predictor()
+	if err != nil {
+		return err
+	}
+	cached := d.Case
+	cached.Settings.NoPrefixCache = false
+	with, err := analytic.NewPredictor(&cached)
+	if err != nil {
+		return unit.Wrong(err)
+	}
+	if with.Memory(&d.Workload) != without.Memory(&d.Workload) {
+		return nil
+	}
+	return unit.Errorf("{no_prefix_cache}: no memory of %s depends on it under %s; simulate counts it of a trace whose prompts share prefixes",
+		d.Model.Name, d.runs.Profile().Name)
+}
+
 // IdleLink is the error of a setting about links that changes nothing.
 func IdleLink(name string) error {
 	return unit.Errorf("{"+name+"}: %s; give other GPUs, or {tp}, {pp} or {ep}", map[string]string{

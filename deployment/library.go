@@ -49,6 +49,7 @@ type machineKey struct {
 	gpu, hardware, engine, calibration string
 	links                              hardware.Links
 	host                               string
+	graphs                             engine.Graphs
 }
 
 // Open is the library of this machine: what is built in, with files, the hub that the environment names, and the user's table of GPUs.
@@ -200,7 +201,7 @@ func (l *Library) quantize(m *models.Model, mix string) (*models.Model, error) {
 func (l *Library) machine(q *Request, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := machineKey{q.GPU, q.Hardware, e.Profile().Name, q.Calibration, g.Links, fmt.Sprint(g.Host)}
+	key := machineKey{q.GPU, q.Hardware, e.Profile().Name, q.Calibration, g.Links, fmt.Sprint(g.Host), q.graphs()}
 	return once(l.machines, key, func() (*analytic.Machine, error) {
 		files, err := l.constants(q.Calibration)
 		if err != nil {

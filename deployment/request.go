@@ -75,6 +75,8 @@ type Request struct {
 	Media
 
 	Engine       string `json:"engine" group:"Engine" help:"<engine> or vllm@0.19.0 (default: vllm if it can)"`
+	Eager        bool   `json:"enforce_eager" help:"capture no CUDA graphs, so that the host launches every kernel"`
+	Captures     *int   `json:"max_cudagraph_capture_size" default:"0" help:"most <tokens> of a step in a CUDA graph (default: the engine's)"`
 	Calibration  string `json:"calibration" help:"<FILE> of \"llmprof calibrate\"; \"default\" takes no file"`
 	ComputeEff   *Share `json:"compute_eff" help:"<share> of the peak FLOP/s that is reached (default: calibrated)"`
 	MemoryEff    *Share `json:"memory_eff" help:"<share> of the memory bandwidth (default: calibrated)"`
@@ -90,6 +92,8 @@ type Request struct {
 	Watermark    *float64 `json:"watermark" default:"0" help:"<share> of the KV blocks that admission leaves free (default: the scheduler's)"`
 	Preemption   string   `json:"preemption" words:"recompute,swap"`
 	NoAsync      bool     `json:"no_async_scheduling" help:"form each step when the one before it has ended"`
+	Receives     *int     `json:"scheduler_recv_interval" default:"0" help:"decode <steps> after which new requests are received (default 1)"`
+	Streams      *int     `json:"stream_interval" default:"0" help:"<tokens> that are sent to a client at once (default 1)"`
 	HitRate      *float64 `json:"prefix_hit_rate" default:"0" help:"<share> of the prompts' tokens that the prefix cache has"`
 	NoCache      bool     `json:"no_prefix_cache" help:"ignore prefixes that prompts share"`
 	Offload      *float64 `json:"kv_offload" default:"0" help:"<GB> of host memory for each GPU's evicted prefixes"`
@@ -196,6 +200,11 @@ func (q *Request) Split() analytic.Parallelism {
 	}
 }
 
+// graphs are the CUDA graphs that the server is told to capture.
+func (q *Request) graphs() engine.Graphs {
+	return engine.Graphs{Eager: q.Eager, Most: or(q.Captures, 0)}
+}
+
 // links say how the GPUs of a host are linked.
 func (q *Request) links() hardware.Links {
 	return hardware.Links{P2P: q.P2P, NoP2P: q.NoP2P, NVLink: q.NVLink}
@@ -237,6 +246,14 @@ func (q *Request) Check() error {
 		return unit.Errorf("{chunk} 0: it must be at least 1; without it the prefill takes one step")
 	case or(q.Budget, 1) == 0:
 		return unit.Errorf("{max_num_batched_tokens} 0: it must be at least 1; without it the engine's default holds")
+	case or(q.MaxSeqs, 1) < 1:
+		return unit.Errorf("{max_num_seqs} %d: want at least 1; without it the scheduler's default holds", *q.MaxSeqs)
+	case q.MaxSeqs != nil && w.Batch > *q.MaxSeqs:
+		return unit.Errorf("{batch} %d: {max_num_seqs} lets %d sequences run at once", w.Batch, *q.MaxSeqs)
+	case or(q.Captures, 1) < 1:
+		return unit.Errorf("{max_cudagraph_capture_size} %d: it must be at least 1; {enforce_eager} captures none", *q.Captures)
+	case q.Eager && q.Captures != nil:
+		return unit.Errorf("{max_cudagraph_capture_size} changes nothing beside {enforce_eager}, which captures no CUDA graphs")
 	case q.Longest != nil && w.Longest < w.Context():
 		return unit.Errorf("{max_model_len} %d: prompt and answer are %d tokens", w.Longest, w.Context())
 	}
@@ -274,7 +291,7 @@ func server() (keys []string) {
 func (q *Request) CheckLoad() error {
 	switch {
 	case !q.Loaded():
-		if key := q.given(server()...); key != "" {
+		if key := q.given(server()...); key != "" && key != "max_num_seqs" && key != "no_prefix_cache" {
 			return unit.Errorf("{" + key + "} is of a server under load: give {rate} or {concurrency} too")
 		}
 	case q.Rate != nil && q.Concurrency != nil:
@@ -297,7 +314,7 @@ func (q *Request) CheckLoad() error {
 
 // closedForm refuses settings whose effect on a steady state has none.
 func (q *Request) closedForm() error {
-	if key := q.given("routing", "kv_offload", "preemption", "watermark", "no_prefix_cache"); key != "" && q.Loaded() {
+	if key := q.given("routing", "kv_offload", "preemption", "watermark"); key != "" && q.Loaded() {
 		return unit.Errorf("{" + key + "} has no closed form: llmprof simulate takes it")
 	}
 	return nil

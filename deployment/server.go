@@ -10,6 +10,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/models"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -115,6 +116,21 @@ func (d *Deployment) rules() (engine.Scheduler, error) {
 		return r, unit.Errorf("{preemption} %.40q: want recompute or swap", q.Preemption)
 	}
 	r.Async = r.Async && !q.NoAsync
+	for _, x := range []struct {
+		key string
+		n   *int
+		to  *int
+	}{{"scheduler_recv_interval", q.Receives, &r.Receives}, {"stream_interval", q.Streams, &r.Streams}} {
+		switch {
+		case x.n == nil:
+		case *x.n < 1:
+			return r, unit.Errorf("{"+x.key+"} %d: want at least 1", *x.n)
+		case *x.to == 0:
+			return r, unit.Errorf("{"+x.key+"}: the scheduler %s has no such setting", r.Name)
+		default:
+			*x.to = *x.n
+		}
+	}
 	return r, nil
 }
 
@@ -139,7 +155,7 @@ func (q *Request) together() error {
 		n       *int
 		without string
 	}{
-		{"max_num_seqs", q.MaxSeqs, "the scheduler's default holds"}, {"block_size", q.BlockSize, "the scheduler's default holds"},
+		{"block_size", q.BlockSize, "the scheduler's default holds"},
 		{"kv_cache_tokens", q.CacheTokens, "it is worked out"},
 	} {
 		if or(x.n, 1) < 1 {
@@ -172,7 +188,7 @@ func (d *Deployment) draft(ctx context.Context) (*analytic.Predictor, error) {
 	}
 	c := d.Case
 	c.Model, c.Scheme = m, models.StoredScheme(m).For(d.GPU)
-	c.Parallel.EP, c.Parallel.MoETP = 1, 0
+	c.Parallel.EP, c.Parallel.MoETP, c.Settings = 1, 0, operator.Settings{}
 	p, err := analytic.NewPredictor(&c)
 	if err != nil {
 		return nil, unit.Errorf("{draft_model}: %w", err)

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/serving"
@@ -219,5 +220,6 @@ func Drafter(of *analytic.Case) (*analytic.Predictor, error) {
 		m.Cal.Constants[k] = 0
 	}
 	c.Model, c.Machine, c.Parallel.PP, c.Parallel.MicroBatches = d, &m, 1, 1
+	c.Settings = operator.Settings{}
 	return analytic.NewPredictor(&c)
 }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"math"
 	"strings"
 
 	"llmprof/analytic/engine"
@@ -40,15 +39,12 @@ func (r *Row) deployment(q *Request, checkpoint string) engine.Deployment {
 		Engine: m.Engine, Model: r.Card.Model, GPU: r.Card.GPU, Checkpoint: checkpoint,
 		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, Sharing: r.Split.sharing(), Replicas: r.DP, Prefill: r.Prefill,
 		Weights: r.Formats.Weights, Scheme: r.Scheme, KV: r.Formats.KV,
-		Context: longest(q, r.Card.Model), Prompt: q.Prompt.Longest(), Batch: r.Batch, Budget: r.Budget, Drafts: r.Drafts, Tokens: math.MaxInt,
+		Context: longest(q, r.Card.Model), Prompt: q.Prompt.Longest(), Batch: r.Batch, Budget: r.Budget, Drafts: r.Drafts,
 		Request: q.Prompt.Longest() + q.Gen.Longest(),
 	}
 	find, one := search{q: q, card: r.Card, miss: noMiss()}, *r
 	if one.DP = r.Split.sharing(); one.DP > 0 {
 		d.Case, _ = find.caseOf(&one) // nil if the estimate's engine does not run it
-	}
-	if server, err := q.serverOf(r); err == nil {
-		d.Tokens = server.Tokens()
 	}
 	return d
 }

@@ -72,6 +72,22 @@ func TestVLLMParses(t *testing.T) {
 	for _, l := range launched(t) {
 		words = append(words, l[0].Args[2:])
 	}
+	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, ` +
+		`"auto", 1440, 8, 2048, null, null, null], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", ` +
+		`1440, 256, 8192, null, null, null], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 1, false, null, "fp8",` +
+		` 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null], ["org/qwen3-30b-a3b", 1, 1, 4, false, null, ` +
+		`"auto", 1440, 32, 8192, null, null, null]]`
+	if got := parsed(t, vllm, words); got != want {
+		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
+	}
+}
+
+// parsed is what vLLM's own parser makes of the words of command lines.
+func parsed(t *testing.T, vllm string, words [][]string) string {
+	t.Helper()
 	in, err := json.Marshal(words)
 	if err != nil {
 		t.Fatal(err)
@@ -86,17 +102,7 @@ func TestVLLMParses(t *testing.T) {
 		t.Fatalf("%v\n%s", err, failed.String())
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, ` +
-		`"auto", 1440, 8, 2048, null, null, null], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", ` +
-		`1440, 256, 8192, null, null, null], ` +
-		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 1, false, null, "fp8",` +
-		` 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null], ["org/qwen3-30b-a3b", 1, 1, 4, false, null, ` +
-		`"auto", 1440, 32, 8192, null, null, null]]`
-	if got := lines[len(lines)-1]; got != want {
-		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
-	}
+	return lines[len(lines)-1]
 }
 
 // flagsOf are the flags, of those that launch commands may have, that the servers take: of
@@ -260,7 +266,7 @@ func TestLaunchLimits(t *testing.T) {
 	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 4096, GPUs: 1, Scheme: "w16a16"}
 	launches := Launches(&r, q, "org/model")
 	for i, want := range []string{"--max-model-len 10413 --max-num-seqs 2048 --max-num-batched-tokens 2048", "--max-running-requests 4096",
-		"--enable_chunked_prefill", "--parallel 3 --ctx-size 31239"} {
+		"--enable_chunked_prefill", "--parallel 5 --ctx-size 52065"} {
 		if got := strings.Join(launches[i].Args, " "); !strings.Contains(got, want) {
 			t.Errorf("%s is started by %s, want %s", launches[i].Engine, got, want)
 		}

@@ -12,6 +12,7 @@ type frontend struct {
 	token   unit.Seconds // time of a token: half takes it from a step's output, half sends it
 	closing unit.Seconds // time to end the stream of a request
 	way     unit.Seconds // time of a token to its client besides
+	streams int          // tokens that are sent to a client at once, but for the first and the last
 
 	passing  bool         // a pass runs
 	end      unit.Seconds // end of the pass that runs
@@ -69,7 +70,7 @@ func (f *frontend) busy() bool { return len(f.entering)+len(f.steps)+len(f.ready
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
 // of an idle server: what the process does not take of it is the way, half of it in each direction.
 func (s *Server) frontend() frontend {
-	f := frontend{}
+	f := frontend{streams: s.Scheduler.Streams}
 	f.intake, f.token, f.closing = s.Predictor.FrontendTime()
 	f.way = max(s.Predictor.RequestTime()-f.intake-f.token, 0).Times(0.5)
 	return f
@@ -81,12 +82,20 @@ func (f frontend) paced(by float64) frontend {
 	return f
 }
 
+// each is the time of a token where several are sent at once.
+func (f *frontend) each() unit.Seconds { return f.token.Times(0.5 + 0.5/float64(max(f.streams, 1))) }
+
 // free reports whether the process costs no time, as of an engine for which none is known.
 func (f *frontend) free() bool { return f.intake == 0 && f.token == 0 }
 
 // load is the share of its time that the thread is busy at a rate of requests with so many tokens each.
 func (f *frontend) load(rate, gen float64) float64 {
-	return rate * (float64(f.intake) + gen*float64(f.token) + float64(f.closing))
+	return rate * (float64(f.intake) + gen*float64(f.each()) + float64(f.closing))
+}
+
+// sends reports whether a sequence has tokens that are sent: its first, its last, or as many as are sent at once.
+func (f *frontend) sends(q *sequence) bool {
+	return q.unsent > 0 && (q.last == 0 || q.complete || q.unsent >= f.streams)
 }
 
 // begin begins a pass if there is anything to do, and gives sent the sequences whose tokens it sends, with
@@ -132,11 +141,11 @@ func (f *frontend) finish(enter func(*sequence)) {
 		for i := range s.outputs {
 			o := &s.outputs[i]
 			q := o.sequence
-			if q.unsent == 0 {
+			waits := f.sends(q)
+			q.unsent += o.gain
+			if q.complete = o.ended; f.sends(q) && !waits {
 				f.ready = append(f.ready, q)
 			}
-			q.unsent += o.gain
-			q.complete = o.ended
 		}
 		f.spare = append(f.spare, s.outputs[:0])
 	}

@@ -84,6 +84,8 @@ type stepping struct {
 	tokens int
 	budget int                               // tokens that it still takes
 	formed struct{ now, known unit.Seconds } // when it begins, and until when requests had to come for it
+	deaf   int                               // steps that only decoded since the scheduler received requests
+	heard  unit.Seconds                      // until when requests had to come then
 
 	outputs         []output    // of the step that ended last
 	gains, spare    []*sequence // sequences that gain tokens by it, and memory for others
@@ -106,12 +108,28 @@ func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
 	r.gains, r.spare = r.spare[:0], r.gains
 	r.ending, r.endings = r.endings[:0], r.ending
-	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, formed
-	r.policy.form(r)
+	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, r.received(formed)
+	if r.policy.form(r); r.batch.empty() && r.heard < formed { // Nothing runs: it receives requests again at once.
+		r.heard, r.formed.known = formed, formed
+		r.policy.form(r)
+	}
 	if len(r.batch.chunks) == 0 && r.batch.decodes > 0 {
 		r.policy.decoded(&r.cache, 1)
+		r.deaf++
+	} else {
+		r.deaf = r.rules.Receives
 	}
 	return !r.batch.empty()
+}
+
+// received is until when requests had to come that the next step knows of: those that came before the scheduler received requests last. It
+// does so after every step with a prompt, and after so many steps that only decode (SchedulerRecvSkipper of SGLang's
+// managers/scheduler_components/recv_skipper.py, whose weights are 1000 and 1).
+func (r *replica) received(formed unit.Seconds) unit.Seconds {
+	if r.deaf >= r.rules.Receives {
+		r.deaf, r.heard = 0, formed
+	}
+	return min(formed, r.heard)
 }
 
 // empty reports whether the step has nothing to do.

@@ -86,10 +86,10 @@ func (s *Server) room() *room {
 	r := &room{size: block, bytes: p.SequenceBytes}
 	draft := unit.Bytes(0)
 	if d := s.Drafter; d != nil { // its weights and its cache are there too
-		all, layers := d.Weights()
+		draft, _ = d.Weights()
 		each := 1.0
-		if draft = all; s.Modules > 0 {
-			draft, each = layers.Times(float64(s.Modules)), float64(s.Modules)
+		if s.Modules > 0 { // whose weights are among the model's
+			draft, each = 0, float64(s.Modules)
 		}
 		r.bytes = func(context float64) unit.Bytes {
 			return p.SequenceBytes(context) + d.SequenceBytes(context).Times(each)

@@ -439,8 +439,10 @@ func (c *cluster) output(r *replica) {
 		for _, o := range r.outputs {
 			q := o.sequence
 			if free {
-				q.complete = o.ended
-				c.sent(q, c.now+c.way)
+				q.unsent += o.gain
+				if q.complete = o.ended; f.sends(q) {
+					c.sent(q, c.now+c.way)
+				}
 			}
 			if r.only && !o.ended {
 				c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)

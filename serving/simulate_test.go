@@ -180,6 +180,7 @@ func TestEveryOptionCounts(t *testing.T) {
 		"swap":      func(s *Server) { s.Scheduler.Swap = true },
 		"async":     func(s *Server) { s.Scheduler.Async = false },
 		"admission": func(s *Server) { s.Scheduler.Admission = engine.ForAll },
+		"receives":  func(s *Server) { s.Scheduler.Receives = 20 },
 		"hit rate":  func(s *Server) { s.HitRate = 0.5 },
 		"drafts":    func(s *Server) { s.Drafts, s.Acceptance = 3, 0.7 },
 		"drafter": func(s *Server) {
@@ -197,6 +198,41 @@ func TestEveryOptionCounts(t *testing.T) {
 			t.Errorf("%s: %d answered, E2E %g s in all, %g without", name, r.Completed, r.E2E.Sum, plain.E2E.Sum)
 		}
 	}
+}
+
+// Tokens that are sent ten at a time come ten times as rarely, and the last one no later.
+func TestStreamInterval(t *testing.T) {
+	of := func(streams int) *Result {
+		s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+		s.Scheduler.Streams = streams
+		return simulate(t, s, poisson(1, 900, 161, 100), Options{})
+	}
+	one, ten := of(1), of(10)
+	casetest.Near(t, "gaps of ten tokens", ten.ITL.Mean(), 10*one.ITL.Mean(), 0.01)
+	casetest.Near(t, "TTFT", ten.TTFT.Mean(), one.TTFT.Mean(), 1e-3)
+	casetest.Near(t, "E2E", ten.E2E.Mean(), one.E2E.Mean(), 1e-3)
+}
+
+// A request that comes while sequences decode waits for half of the steps after which the scheduler receives it.
+func TestReceiveInterval(t *testing.T) {
+	of := func(steps int) *Result {
+		s := server(t, "llama3.1-8b", "h200", 1, "sglang")
+		s.Scheduler.Receives = steps
+		return simulate(t, s, poisson(2, 64, 1000, 400), Options{})
+	}
+	one, many := of(1), of(64)
+	wait := 64 * one.TPOT.Mean() / 2
+	casetest.Near(t, "wait for half of 64 steps", many.TTFT.Mean()-one.TTFT.Mean(), wait, 0.15)
+	steady := func(steps int) float64 {
+		s := server(t, "llama3.1-8b", "h200", 1, "sglang")
+		s.Scheduler.Receives = steps
+		all, err := s.Steadies(context.Background(), Fixed(64), Fixed(1000))
+		testkit.Must(t, err)
+		st, err := all.Rate(2, s.Layout())
+		testkit.Must(t, err)
+		return float64(st.TTFT)
+	}
+	casetest.Near(t, "the same of a steady state", steady(64)-steady(1), wait, 0.15)
 }
 
 // What cannot be is refused in words.

@@ -120,7 +120,8 @@ func (f *flow) rateOf(replicas int) Capacity {
 // without it.
 const groupsArrivals = 1.0 / 3
 
-// groups reports whether the API server lets requests come in groups at a rate.
+// groups reports whether requests come to the engine in groups at a rate: since the API server lets them, or since the scheduler receives
+// them after several steps.
 func (f *flow) groups(rate float64) bool {
-	return !f.handed && f.front.load(rate, f.gen)/f.peers > groupsArrivals
+	return !f.handed && (f.front.load(rate, f.gen)/f.peers > groupsArrivals || f.server.Scheduler.Receives > 1)
 }

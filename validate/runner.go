@@ -23,13 +23,14 @@ func (r runner) parse() (analytic.Engine, error) {
 	if err == nil && r.release != "" {
 		e, err = engine.AtRelease(e, r.release)
 	}
-	if err == nil && r.with != "" {
+	g := engine.Graphs{Eager: r.with == "eager", Most: r.graphs}
+	if err == nil && r.with != "" && !g.Eager {
 		e, err = engine.With(e, r.with)
 	}
-	if err != nil || r.graphs == 0 {
-		return e, err
+	if err != nil {
+		return nil, err
 	}
-	return engine.WithGraphs(e, r.graphs)
+	return engine.WithGraphs(e, g)
 }
 
 // runs is the engine of a runner.

@@ -29,7 +29,9 @@ type Engine struct {
 	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
 	option     []string                                                  // The options that this engine has.
 	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs; nil where it cannot be set
+	graphs     Graphs                                                    // those that it was told to capture
 	schedulers []sized                                                   // its schedulers, the default first
+	settle     func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known
 	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
 	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors
 	note       func(*models.Model, *operator.Parallelism) []unit.Warning // what is to be said of a split; nil for nothing
@@ -96,30 +98,21 @@ func Parse(name string) (analytic.Engine, error) {
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
 
-// options are what may end an engine's name after a +, and make it the engine with that option. Graphs are followed by a number of tokens.
-var options = []string{deepEP, flashInferGEMM, gdnTriton, eager, noGraphs, graphs + "512"}
+// options are what may end an engine's name after a +, and make it the engine with that option.
+var options = []string{deepEP, flashInferGEMM, gdnTriton, noGraphs}
 
 // isOption reports whether a word is an option of some engine.
-func isOption(word string) bool { return slices.Contains(options, word) || captureSize(word) > 0 }
-
-// apply is what an option does to an engine; nil if the engine has no such option.
-func (e *Engine) apply(option string) func(*Engine) {
-	n := captureSize(option)
-	if e.captures == nil || n == 0 && option != eager {
-		return e.options[option]
-	}
-	return func(e *Engine) { e.captures(e, float64(n)) }
-}
+func isOption(word string) bool { return slices.Contains(options, word) }
 
 // With is an engine with a further option that its servers were started with, as "deepep".
 func With(from analytic.Engine, option string) (analytic.Engine, error) {
 	e, name := from.(*Engine), from.Profile().Name
-	switch apply := e.apply(option); {
+	switch apply := e.options[option]; {
 	case !isOption(option):
 		return nil, fmt.Errorf("unknown option %.40q of %s; options are %s", option, name, strings.Join(options, ", "))
 	case apply == nil:
 		return nil, fmt.Errorf("%s+%s: only %s have the option", name, option,
-			strings.Join(names(func(e *Engine) bool { return e.apply(option) != nil }), ", "))
+			strings.Join(names(func(e *Engine) bool { return e.options[option] != nil }), ", "))
 	case e.has(option):
 		return nil, fmt.Errorf("%s+%s: it has the option already", name, option)
 	default:

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"llmprof/analytic"
@@ -15,39 +14,44 @@ import (
 // is none.
 type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
 
-// eager is the option of servers that launch every kernel by itself, and graphs of those whose CUDA graphs have no more than so many
-// tokens.
-const eager, graphs = "eager", "graphs"
-
-// captureSize is the tokens of the option graphs; 0 if a word is not that option.
-func captureSize(word string) int {
-	digits, ok := strings.CutPrefix(word, graphs)
-	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 1 || digits != strconv.Itoa(n) {
-		return 0
-	}
-	return n
+// Graphs are the CUDA graphs that a server is told to capture. The zero value stands for the engine's own.
+type Graphs struct {
+	Eager bool // none: the host launches every kernel by itself
+	Most  int  // most tokens of a step in a graph; 0 for the engine's default
 }
 
-// graphFlags adds the flags by which a server has the CUDA graphs that its engine was given.
-func (a *args) graphFlags(d *Deployment, eagerFlag, sizeFlag string) {
-	e := d.Engine.(*Engine)
-	a.when(e.has(eager), eagerFlag)
-	for _, option := range e.option {
-		a.above(sizeFlag, captureSize(option))
+// WithGraphs is an engine with the CUDA graphs that its server is told to capture, by --enforce-eager and --max-cudagraph-capture-size of
+// vLLM, --disable-cuda-graph and --cuda-graph-max-bs of SGLang, and cuda_graph_config of TensorRT-LLM.
+func WithGraphs(from analytic.Engine, g Graphs) (analytic.Engine, error) {
+	e, _ := from.(*Engine)
+	switch {
+	case g == Graphs{}:
+		return from, nil
+	case e == nil || e.captures == nil:
+		return nil, fmt.Errorf("%s has no such setting: %s have", from.Profile().Name,
+			strings.Join(names(func(e *Engine) bool { return e.captures != nil }), ", "))
+	case g.Most < 0 || g.Eager && g.Most > 0:
+		return nil, fmt.Errorf("graphs of up to %d tokens: want a number above 0, and CUDA graphs", g.Most)
 	}
-}
-
-// WithGraphs is an engine with CUDA graphs of steps of up to so many tokens, as --max-cudagraph-capture-size of vLLM and
-// --cuda-graph-max-bs of SGLang have them.
-func WithGraphs(from analytic.Engine, tokens int) (analytic.Engine, error) {
-	e := from.(*Engine)
-	if e.captures == nil || tokens < 1 {
-		return nil, fmt.Errorf("graphs of steps of up to %d tokens: %s has no such setting, or it is less than 1", tokens, e.profile.Name)
+	set, what := *e, fmt.Sprintf("CUDA graphs of up to %d tokens", g.Most)
+	if g.Eager {
+		what = "no CUDA graphs"
 	}
-	set := *e
-	set.captures(&set, float64(tokens))
+	set.graphs, set.profile.Eager, set.profile.Told = g, g.Eager, what
+	if set.profile.Unmeasured != "" {
+		set.profile.Unmeasured += ", with " + what
+	}
+	set.captures(&set, float64(g.Most))
 	return &set, nil
+}
+
+// graphFlags adds the flags by which a server has the CUDA graphs that its engine was told to capture.
+func (a *args) graphFlags(d *Deployment, eagerFlag, sizeFlag string) {
+	g := d.Engine.(*Engine).graphs
+	a.when(g.Eager, eagerFlag)
+	if g.Most > 0 {
+		a.number(sizeFlag, g.Most)
+	}
 }
 
 // sizes are the sizes of CUDA graphs: multiples of Step tokens up to Most.

@@ -33,7 +33,6 @@ type Deployment struct {
 	Batch   int // sequences of a replica at once
 	Budget  int // most tokens of a step; 0 for the scheduler's
 	Drafts  int // tokens drafted with each one
-	Tokens  int // tokens that the KV cache of a replica holds
 	Request int // longest request, prompt and answer
 
 	Case *analytic.Case // one replica, by the engine of the estimate; nil where none is known

@@ -25,7 +25,7 @@ var llamaCPP = Engine{
 		operator.CacheWrite: ggmlCacheWrite, operator.Attend: ggmlAttention, operator.NonLinear: ggmlActivation,
 		operator.ExpertNonLinear: ggmlActivation, operator.TopK: ggmlRouting, operator.Sampling: ggmlLogits,
 	},
-	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch,
+	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch, settle: slotsThatFit,
 	options: map[string]func(*Engine){noGraphs: func(e *Engine) { e.profile.Graph = false }},
 	profile: analytic.Profile{
 		Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},
@@ -35,7 +35,7 @@ var llamaCPP = Engine{
 		Constants: ggmlConstants, Graph: true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
 		Budget: llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
 		Allocate: ggmlAllocation, HostEmbedding: true,
-		State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
+		State: statesIn(unit.FP32), Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 		Support: analytic.Support{
 			Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 			Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",
@@ -347,15 +347,18 @@ const vecReads = 1.45
 // llamaCPPLaunch is llama-server. Its slots share a context of fixed size. As many start, each with a context of its own, as the memory
 // of the replicas that share experts has room for, up to their batch and to LLAMA_MAX_SEQ (src/llama-cparams.h).
 func llamaCPPLaunch(d *Deployment) *args {
-	const mostSlots = 256
 	file := d.Checkpoint
 	if !isGGUF(file) {
 		file = printable.Operand(file[strings.LastIndexAny(file, `/\`)+1:]) + ".gguf"
 	}
 	a := command("llama-server", "--model", file, "--n-gpu-layers", "999")
-	slots := max(min(min(d.Batch, d.Tokens/d.Context)*d.Sharing, mostSlots), 1)
+	s, ok := d.start(0, d.Context, d.Batch)
+	if !ok {
+		return nil
+	}
+	slots := min(s.sequences*d.Sharing, ggmlSlots)
 	a.number("--parallel", slots)
-	a.number("--ctx-size", d.Context*slots)
+	a.number("--ctx-size", s.longest*slots)
 	a.add("--flash-attn", "on")
 	if d.Engine.Profile().Engine() == "llama.cpp" {
 		a.number("--batch-size", d.budget(&llamaCPPScheduler))
@@ -374,9 +377,13 @@ func llamaCPPLaunch(d *Deployment) *args {
 		a.add("--split-mode", mode)
 		a.note("llama.cpp splits over the %d GPUs of one machine that it sees, set by CUDA_VISIBLE_DEVICES", gpus)
 	}
-	if d.KV == unit.FP8 {
+	switch blocks := quantizesCache(d.Model); {
+	case d.KV != unit.FP8:
+	case blocks:
 		a.add("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")
 		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
+	default:
+		a.note("llama.cpp quantizes a cache in blocks of 32 values, which do not divide the heads of %s: it stays in 16 bits", d.Model.Name)
 	}
 	switch {
 	case isGGUF(d.Checkpoint) && d.stored():
@@ -389,6 +396,15 @@ func llamaCPPLaunch(d *Deployment) *args {
 	}
 	a.noteIf(d.servers() > 1, "start %d of these servers behind a router", d.servers())
 	return a
+}
+
+// quantizesCache reports whether blocks of 32 values divide the heads of a model ("K cache type %s with block size %u does not divide
+// n_embd_head_k=%u" of llama_init_from_model, src/llama-context.cpp, ends a server otherwise).
+func quantizesCache(m *models.Model) bool {
+	return !m.Any(func(b *models.Block) bool {
+		a := b.Attention
+		return a != nil && a.Latent == nil && (a.KeyDim%32 != 0 || a.ValueDim%32 != 0)
+	})
 }
 
 func isGGUF(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gguf") }

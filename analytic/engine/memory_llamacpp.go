@@ -7,7 +7,8 @@ import (
 	"llmprof/hardware"
 )
 
-// ggmlCells is the multiple of the cells of a cache, and ggmlStep the tokens of a pass (--ubatch-size) for which a window has cells.
+// ggmlCells is the multiple of the cells of a cache, and ggmlStep the tokens of a pass (--ubatch-size) by default, for which a window has
+// cells.
 const ggmlCells, ggmlStep = 256, 512
 
 // ggmlAllocation is how llama.cpp shares out the memory of a rank: every slot has a cache of its own, whose layers with a window have cells
@@ -15,7 +16,7 @@ const ggmlCells, ggmlStep = 256, 512
 func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	return &operator.Allocation{
 		Outside: operator.Reserve(r.Par, g.System(), 0),
-		Caches: func(float64) (all []operator.Pages) {
+		Caches: func(pass float64) (all []operator.Pages) {
 			counts, order := layerSpecs(r)
 			for _, s := range order {
 				n := float64(counts[s])
@@ -24,7 +25,7 @@ func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 				case s.state:
 					p = operator.Pages{Each: s.each.Times(n), Fixed: 1, State: true}
 				case s.window > 0:
-					p.Limit = float64(s.window) + ggmlStep
+					p.Limit = float64(s.window) + pass
 				}
 				all = append(all, p)
 			}

@@ -17,13 +17,17 @@ import (
 // H100, by "Load weight begin" of its logs (experiments/sglang, 0.5.14 and 0.5.23).
 const sglangOutside = gib * 0.685
 
+// sglangRanks is what two ranks have besides, with their communicators and symmetric memory: 1.60 GiB of an H200 in all
+// (experiments/h200-pair/memory.txt).
+const sglangRanks = gib * 0.915
+
 // The shares of SGLang's pools (arg_groups/fields/schedule.py).
 const (
 	sglangWindowTokens = 0.8 // --swa-full-tokens-ratio
 	sglangStates       = 0.9 // --mamba-full-memory-ratio: bytes of states for each byte of KV cache
-	// Slots of states that a running request takes (_calculate_mamba_ratio): three for the prefix cache, and two more for the
-	// extra buffer of overlapped scheduling.
-	sglangSlots = 5
+	// Slots of states that a running request takes (_calculate_mamba_ratio): three for the prefix cache, without which it takes one, and two
+	// more for the extra buffer of overlapped scheduling.
+	sglangSlots, sglangOneSlot = 5, 1
 	// Ranks of TP and PP take as much more of the static share, an eighth of a GiB each (arg_groups/memory_hook.py).
 	sglangRank = gib / 8
 )
@@ -32,13 +36,16 @@ const (
 func sglangAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	a := &operator.Allocation{Loaded: extraWeights(r), Outside: sglangOutside + g.System()}
 	if n := r.Par.TP * r.Par.PP; n > 1 {
-		a.Outside += operator.NCCL + sglangRank.Times(float64(n-1))
+		a.Outside += sglangRanks + sglangRank.Times(float64(n-1))
 	}
 	if swizzled(r, g) {
 		a.Loaded += swizzle38.more(r) + swizzle38.hole(r)
 	}
 	if scans(r.Model) {
 		a.States = &operator.StatePool{Share: sglangStates / (1 + sglangStates), Slot: r.State(), PerRequest: sglangSlots}
+		if r.Settings.NoPrefixCache {
+			a.States.PerRequest = sglangOneSlot
+		}
 	}
 	cell := sglangCell(r)
 	if cell > 0 {

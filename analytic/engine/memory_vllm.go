@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 
 	"llmprof/analytic/operator"
@@ -19,7 +20,9 @@ type vllmMemory struct {
 	all      bool    // the second model runner runs all models
 	graphs   bool    // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on since 0.21)
 	worst    bool    // the log's tokens are requests of the longest length times that length, since 0.21
+	counts   bool    // what PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py)
 	inFlight float64 // steps whose tokens windows hold at worst (max_in_flight_tokens since 0.26)
+	aligned  bool    // prefixes of hybrids are cached by default, for which a request holds two states at worst (MambaSpec)
 	swizzle  swizzle
 }
 
@@ -36,7 +39,7 @@ func vllmMemoryOf(v version) vllmMemory {
 		m.dense = true // _is_default_v2_model_runner_model of vllm/config/vllm.py
 	}
 	if !v.before(version{0, 32, 0}) { // Its wheel was read; when the second runner became that of all models was not.
-		m.all, m.inFlight, m.swizzle = true, 2, swizzle38
+		m.all, m.counts, m.aligned, m.inFlight, m.swizzle = true, true, true, 2, swizzle38
 	}
 	return m
 }
@@ -67,14 +70,31 @@ const (
 
 // vllmGraphMemory is what 0.25.1 counts for CUDA graphs, by its KV caches on an H100 and an H200 (experiments/h100-vllm,
 // h200-vllm): of mixtures, whose runner captures two graphs of each kind and takes the others to be like the second. The second runner
-// counts none; the 0 to 0.3 GiB that dense models have less than their peaks leave are not explained.
-const vllmGraphMemory, vllmDenseMemory = gib * 0.66, gib * 0.15
+// counts none there; the 0 to 0.3 GiB that dense models have less than their peaks leave are not explained. Of 0.33 it counts them in the
+// same way (profile_cudagraph_memory of vllm/v1/worker/gpu/cudagraph_utils.py): 0.74 to 1.57 GiB of six models on one and two H200, 1.11 in
+// the mean (experiments/h200-pair/memory.txt), twice what they take in the end.
+const vllmGraphMemory, vllmDenseMemory, vllmRunner2Graphs = gib * 0.66, gib * 0.15, gib * 1.11
 
-// outside is what a rank holds outside of PyTorch's allocator, CUDA graphs included. Ranks without NVLink have no symmetric memory.
+// graphMemory is what counts for CUDA graphs.
+func (v *vllmMemory) graphMemory(m *models.Model) unit.Bytes {
+	switch {
+	case !v.graphs:
+		return 0
+	case v.all:
+		return vllmRunner2Graphs
+	case v.runner2(m):
+		return vllmDenseMemory
+	}
+	return vllmGraphMemory
+}
+
+// outside is what a rank holds outside of PyTorch's allocator. Ranks without NVLink have no symmetric memory. Since 0.32 what communicators
+// take is no part of it: two ranks of 0.33 have 0.02 to 0.19 GiB.
 func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 	b := vllmAlone
 	ranks := max(r.Par.TP, r.Par.ExpertRanks())
 	switch {
+	case v.all:
 	case ranks > 1 && g.Joined() <= 1:
 		b += operator.NCCL
 	case ranks == 2:
@@ -83,13 +103,6 @@ func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 		b = vllmRanks
 	case r.Par.PP > 1:
 		b = vllmPipeline
-	}
-	switch {
-	case !v.graphs:
-	case v.runner2(r.Model):
-		b += vllmDenseMemory
-	default:
-		b += vllmGraphMemory
 	}
 	return b + g.System()
 }
@@ -106,9 +119,17 @@ func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequen
 		if !v.runner2(r.Model) {
 			sampling += unit.FP32.Bytes(float64(g.SMs) * vocab) // the buffer of the kernel of top-k and top-p (topk_topp_triton.py)
 		}
-		return max(pass.Activations(tokens, 0)+stream, sampling+workspaces(r, g, tokens)) + images(r, tokens)
+		peak := max(pass.Activations(tokens, 0)+stream, sampling+workspaces(r, g, tokens)) + images(r, tokens)
+		if v.counts {
+			peak += unit.Bytes(sequences * vocab * vllmPenalties)
+		}
+		return peak
 	}
 }
+
+// vllmPenalties is the bytes that the second runner keeps of each token of the vocabulary for each sequence: how often it was generated,
+// and a bit for whether the prompt has it (PenaltiesState of vllm/v1/worker/gpu/sample/penalties.py).
+const vllmPenalties = 4 + 1.0/8
 
 // sampled is the bytes that sampling has alive for each score of a sequence: the scores in 16 bits and in FP32, and in
 // the first runner their softmax and as many random numbers (vllm/v1/sample/sampler.py, ops/topk_topp_sampler.py;
@@ -153,27 +174,30 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 
 // allocation is how the release shares out the memory of a rank.
 func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
-	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Sequences: vllmScheduler.on(g).MaxSeqs, Peak: v.peak(r, g)}
+	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Graphs: v.graphMemory(r.Model),
+		Sequences: cmp.Or(r.Settings.Sequences, vllmScheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
 	if swizzled(r, g) {
 		a.Loaded += v.swizzle.more(r)
 	}
 	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.inFlight*budget) }
 	a.Log = func(cache unit.Bytes, longest, budget float64) operator.Log {
-		return v.log(a.Caches(budget), cache, longest)
+		return v.log(a.Caches(budget), cache, longest, v.aligned && !r.Settings.NoPrefixCache)
 	}
 	return a
 }
 
 // log is the line "GPU KV cache size: N tokens, Maximum concurrency for L tokens per request: X" (update_kv_cache_capacity and
 // _report_kv_cache_config of vllm/v1/core/kv_cache_utils.py). All groups draw their blocks from one pool.
-func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest float64) (l operator.Log) {
+func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest float64, aligned bool) (l operator.Log) {
 	if len(groups) == 0 {
 		return l
 	}
 	blocks, least, held := math.Floor(float64(cache/groups[0].Each)), math.Inf(1), 0.0
 	for i := range groups {
 		p := &groups[i]
-		held += p.Count(longest)
+		if held += p.Count(longest); p.State && aligned {
+			held++
+		}
 		least = min(least, p.Tokens)
 	}
 	l.Blocks, l.Requests = blocks, blocks/held

@@ -28,13 +28,13 @@ func vllmPages(r *operator.Rank, inFlight float64) []operator.Pages {
 	if pages := compressedPages(r, inFlight); pages != nil {
 		return pages
 	}
-	block := blockTokens(r, order)
+	block, drafts := blockTokens(r, order), float64(r.Settings.Drafts)
 	if uniform(order) {
 		var each unit.Bytes
 		for _, s := range order {
 			each += pageOf(s, block).Times(float64(counts[s]))
 		}
-		return []operator.Pages{page(order[0], each, float64(block), inFlight)}
+		return []operator.Pages{page(order[0], each, float64(block), inFlight, drafts)}
 	}
 	size := groupSize(counts)
 	widest := unit.Bytes(0)
@@ -47,7 +47,7 @@ func vllmPages(r *operator.Rank, inFlight float64) []operator.Pages {
 		if !s.state {
 			tokens *= math.Floor(float64(widest / pageOf(s, block))) // A layer with smaller pages has more tokens in each.
 		}
-		one := page(s, widest.Times(size), tokens, inFlight)
+		one := page(s, widest.Times(size), tokens, inFlight, drafts)
 		for range int(math.Ceil(float64(counts[s]) / size)) {
 			all = append(all, one)
 		}
@@ -131,11 +131,11 @@ func pageOf(s spec, block int) unit.Bytes {
 }
 
 // page is a page of a group. A window may begin within a block, so that it takes a block more.
-func page(s spec, each unit.Bytes, tokens, inFlight float64) operator.Pages {
+func page(s spec, each unit.Bytes, tokens, inFlight, drafts float64) operator.Pages {
 	p := operator.Pages{Each: each, Tokens: tokens, Limit: math.Inf(1), State: s.state}
 	switch {
-	case s.state:
-		p.Fixed = 1
+	case s.state: // and one for each token that is drafted
+		p.Fixed = 1 + drafts
 	case s.window > 0:
 		p.Limit, p.Fixed = float64(s.window)-1+inFlight, 1
 	}

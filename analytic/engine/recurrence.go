@@ -107,3 +107,8 @@ func apart(product lowering) lowering {
 		}
 	}
 }
+
+// statesIn keeps the states of every model in a format.
+func statesIn(f unit.Format) func(*models.Model) unit.Format {
+	return func(*models.Model) unit.Format { return f }
+}

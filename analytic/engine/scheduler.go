@@ -33,6 +33,8 @@ type Scheduler struct {
 	Whole     bool    // a prompt is not cut into chunks
 	Swap      bool    // a preempted sequence's cache goes to host memory; else it is computed again
 	Async     bool    // a step is scheduled while the one before it runs
+	Receives  int     // decode steps after which it receives new requests; 0 where that cannot be set, and every step receives them
+	Streams   int     // tokens that are sent to a client at once, but for the first and the last; 0 where that cannot be set
 }
 
 // Within bounds the sequences that run by the states that an engine has slots for, where its states have a pool.

@@ -20,7 +20,8 @@ var sglang = Engine{
 		Ahead: true, // event_loop_overlap of its scheduler
 		Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small " +
 			"models on an H200; the share of the memory that its server computes",
-		Constants: sglangConstants, Tabled: true, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
+		Constants: sglangConstants, Tabled: true, Operators: tabled("sglang"), Padding: sglangPadding,
+		State:  statesIn(unit.FP32), // --mamba-ssm-dtype
 		Budget: sglangScheduler.pass, Utilization: sglangShare, Static: true, Allocate: sglangAllocation, HostError: eagerHostError,
 		RanksError: sglangRanksError,
 		Support: analytic.Support{
@@ -53,8 +54,9 @@ var sglang = Engine{
 	},
 	captures: sglangCaptures,
 	schedulers: []sized{sglangScheduler, {
-		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true}, sglangBudget,
-	}}, launch: sglangLaunch,
+		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true, Receives: 1, Streams: 1},
+		sglangBudget,
+	}}, launch: sglangLaunch, settle: sglangSettle,
 	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024,
 	tile: sglangTile(sglangTuned),
 	kernels: kernels{
@@ -172,7 +174,8 @@ func sglangConstants(c *roofline.Constants) {
 const sglangRanksError = 0.5
 
 // SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
-var sglangScheduler = sized{Scheduler{Name: "sglang", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true}, sglangBudget}
+var sglangScheduler = sized{Scheduler{Name: "sglang", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true, Receives: 1,
+	Streams: 1}, sglangBudget}
 
 func sglangBudget(s *Scheduler, g *hardware.GPU) { s.Budget, _ = sglangSizes(g.Capacity(), 1) }
 
@@ -363,9 +366,13 @@ func sglangLaunch(d *Deployment) *args {
 	a.graphFlags(d, "--disable-cuda-graph", "--cuda-graph-max-bs")
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
 	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8_e4m3")
-	a.number("--context-length", d.Context)
-	a.number("--max-running-requests", d.Batch*d.Sharing)
-	a.number("--chunked-prefill-size", d.budget(&sglangScheduler)*d.Sharing)
+	s, ok := d.start(d.budget(&sglangScheduler), d.Context, d.Batch)
+	if !ok {
+		return nil
+	}
+	a.number("--context-length", s.longest)
+	a.number("--max-running-requests", s.sequences*d.Sharing)
+	a.number("--chunked-prefill-size", s.budget*d.Sharing)
 	if d.Drafts > 0 {
 		if d.Model.Drafts > 0 {
 			a.add("--speculative-algorithm", "NEXTN", "--speculative-eagle-topk", "1")

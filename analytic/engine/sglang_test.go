@@ -182,10 +182,11 @@ func TestStatesByHand(t *testing.T) {
 	}
 }
 
-// SGLang keeps the states of scans in FP32 where the model's config names no format, and vLLM in that of the residual stream.
+// SGLang keeps the states of scans in FP32 where the model's config names no format, and vLLM in that of the residual stream, but
+// Nemotron's in FP32 too.
 func TestStatesInFloat32(t *testing.T) {
-	state := func(name string) unit.Bytes {
-		c := onEngine(t, "nemotron-h-8b", name, analytic.Workload{Batch: 4, PromptLen: 64, GenLen: 2})
+	state := func(model, name string) unit.Bytes {
+		c := onEngine(t, model, name, analytic.Workload{Batch: 4, PromptLen: 64, GenLen: 2})
 		p, err := analytic.NewPredictor(c)
 		if err != nil {
 			t.Fatal(err)
@@ -199,8 +200,10 @@ func TestStatesInFloat32(t *testing.T) {
 		}
 		return bytes
 	}
-	if wide, narrow := state("sglang"), state("vllm"); narrow == 0 || wide != 2*narrow {
-		t.Errorf("a decode step moves %v of states on SGLang and %v on vLLM: want twice as much", wide, narrow)
+	for model, times := range map[string]float64{"granite-4.0-h-tiny": 2, "nemotron-h-8b": 1} {
+		if wide, narrow := state(model, "sglang"), state(model, "vllm"); narrow == 0 || wide != narrow.Times(times) {
+			t.Errorf("%s: a decode step moves %v of states on SGLang and %v on vLLM: want %g times as much", model, wide, narrow, times)
+		}
 	}
 }
 

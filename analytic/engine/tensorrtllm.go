@@ -35,7 +35,7 @@ var tensorRT = Engine{
 	}},
 	schedulers: []sized{tensorRTScheduler, {
 		Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true},
-	}}, launch: tensorRTLaunch,
+	}}, launch: tensorRTLaunch, settle: longestThatFits,
 	captures: func(e *Engine, tokens float64) { // cuda_graph_config.max_batch_size, or no cuda_graph_config
 		e.decodes = func(_ *analytic.Lowering, batch float64) (float64, bool) { return batch, batch <= tokens }
 	},
@@ -235,15 +235,25 @@ func tensorRTLaunch(d *Deployment) *args {
 	}
 	a.above("--pp_size", d.PP)
 	a.above("--ep_size", d.EP)
-	a.number("--max_seq_len", d.Context)
+	budget := d.budget(&tensorRTScheduler)
+	s, ok := d.start(budget, d.Context, d.Batch)
+	if !ok {
+		return nil
+	}
+	a.number("--max_seq_len", s.longest)
 	a.number("--max_batch_size", d.Batch)
 	a.noteIf(d.KV == unit.FP8, "give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
 	a.noteIf(d.Weights == "nvfp4" && d.Model.HasExperts() && dataCentreBlackwell(d.GPU),
 		"give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which "+
 			"takes two to four times as long for few tokens")
-	budget := d.budget(&tensorRTScheduler)
 	a.number("--max_num_tokens", budget)
 	a.when(budget < d.Prompt, "--enable_chunked_prefill") // else a prompt has to fit a step
+	switch g := d.Engine.(*Engine).graphs; {
+	case g.Eager:
+		a.note("give cuda_graph_config: null in a file for --extra_llm_api_options")
+	case g.Most > 0:
+		a.note("give cuda_graph_config: {max_batch_size: %d} in a file for --extra_llm_api_options", g.Most)
+	}
 	a.noteIf(d.Drafts > 0, "give speculative_config with %d tokens in a file for --extra_llm_api_options", d.Drafts)
 	a.noteIf(d.Prefill > 0,
 		"this is a server that decodes: start %d more for prefill, and trtllm-serve disaggregated in front of both", d.Prefill)

@@ -23,6 +23,7 @@ var vllm = Engine{
 			"shared out as its start-up does",
 		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"), Budget: vllmScheduler.pass, Utilization: taking(0.92),
 		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Allocate: vllmAllocation(version{0, 25, 1}),
+		State: vllmStates,
 	},
 	title: "vLLM",
 	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.18, patches: []patch{
@@ -43,7 +44,7 @@ var vllm = Engine{
 		gdnTriton: func(e *Engine) { e.kernels[operator.ChunkedScan] = vllmTritonScans.scan },
 	},
 	captures:   vllmCaptures,
-	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, note: vllmNote,
+	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, settle: vllmSettle, note: vllmNote,
 	images: map[string]string{"": "vllm/vllm-openai:latest", amd: "vllm/vllm-openai-rocm:latest", google: "vllm/vllm-tpu:latest"},
 	lower:  lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
 	// Attention of vLLM's operator tables includes the write to the cache, but in vLLM's own traces attention takes as long
@@ -56,10 +57,19 @@ var vllm = Engine{
 	},
 }
 
+// vllmStates is the format of recurrent states where a config names none: FP32 of Nemotron-H (NemotronHForCausalLMConfig of
+// vllm/model_executor/models/config.py).
+func vllmStates(m *models.Model) unit.Format {
+	if m.Family == "nemotron_h" {
+		return unit.FP32
+	}
+	return unit.NoFormat
+}
+
 // vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
 // every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
 var vllmScheduler = sized{
-	Scheduler{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true},
+	Scheduler{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true, Streams: 1},
 	func(s *Scheduler, g *hardware.GPU) {
 		if g.Capacity() < 70*(1<<30) || strings.Contains(strings.ToLower(g.Name), "a100") {
 			s.Budget, s.MaxSeqs = 2048, 256
@@ -319,8 +329,8 @@ func vllmLaunch(d *Deployment) *args {
 	a.graphFlags(d, "--enforce-eager", "--max-cudagraph-capture-size")
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	a.when(d.KV == unit.FP8, "--kv-cache-dtype", "fp8")
-	s := vllmStart{budget: d.budget(&vllmScheduler), longest: d.Context, sequences: d.Batch}
-	if !s.settle(d) {
+	s, ok := d.start(d.budget(&vllmScheduler), d.Context, d.Batch)
+	if !ok {
 		return nil
 	}
 	a.number("--max-model-len", s.longest)

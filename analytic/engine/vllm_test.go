@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -146,15 +147,17 @@ func TestLargerGraphs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large, err := engine.WithGraphs(plain, 2048)
+	large, err := engine.WithGraphs(plain, engine.Graphs{Most: 2048})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.WithGraphs(large, 0); err == nil {
-		t.Error("graphs of no tokens are taken")
+	for _, g := range []engine.Graphs{{Most: -1}, {Eager: true, Most: 8}} {
+		if _, err := engine.WithGraphs(large, g); err == nil {
+			t.Errorf("%+v is taken", g)
+		}
 	}
 	if other, _ := engine.Parse("llama.cpp"); other != nil {
-		if _, err := engine.WithGraphs(other, 2048); err == nil {
+		if _, err := engine.WithGraphs(other, engine.Graphs{Most: 2048}); err == nil {
 			t.Error("llama.cpp takes vLLM's setting")
 		}
 	}
@@ -193,18 +196,23 @@ func TestExpertsGather(t *testing.T) {
 
 // Servers without CUDA graphs wait for the launches of a decode step, and those with small ones do so where the batch exceeds them.
 func TestEager(t *testing.T) {
-	step := func(engine string, batch int) unit.Seconds {
-		return explain(t, onEngine(t, "llama3.1-8b", engine, analytic.Workload{Batch: batch, PromptLen: 128, GenLen: 2})).TPOT.Expected
+	step := func(name string, g engine.Graphs, batch int) unit.Seconds {
+		c := onEngine(t, "llama3.1-8b", name, analytic.Workload{Batch: batch, PromptLen: 128, GenLen: 2})
+		var err error
+		c.Machine.Engine, err = engine.WithGraphs(c.Machine.Engine, g)
+		testkit.Must(t, err)
+		return explain(t, c).TPOT.Expected
 	}
+	own, small := engine.Graphs{}, engine.Graphs{Most: 8}
 	for _, name := range []string{"vllm", "sglang", "tensorrt-llm"} {
-		if with, without := step(name, 8), step(name+"+eager", 8); without < 1.5*with {
+		if with, without := step(name, own, 8), step(name, engine.Graphs{Eager: true}, 8); without < 1.5*with {
 			t.Errorf("%s: %v with graphs, %v eager", name, with, without)
 		}
-		if small, large := step(name+"+graphs8", 8), step(name+"+graphs8", 16); small != step(name, 8) || large < 1.5*small {
-			t.Errorf("%s with graphs of 8 sequences: %v of 8, %v of 16", name, small, large)
+		if within, beyond := step(name, small, 8), step(name, small, 16); within != step(name, own, 8) || beyond < 1.5*within {
+			t.Errorf("%s with graphs of 8 sequences: %v of 8, %v of 16", name, within, beyond)
 		}
 	}
-	if _, err := engine.Parse("vllm+eager+eager"); err == nil {
+	if _, err := engine.Parse("vllm+deepep+deepep"); err == nil {
 		t.Error("an option is taken twice")
 	}
 }

@@ -42,12 +42,26 @@ func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
 		}
 		ends = max(embedding, head)
 	}
-	f := Footprint{rank: *r, weights: layers.Times(share) + ends, layers: layers.Times(share), reserve: reserve, state: r.state().Times(share),
-		caches: r.caches(share)}
+	f := Footprint{rank: *r, weights: layers.Times(share) + ends + r.drafts(), layers: layers.Times(share), reserve: reserve,
+		state: r.state().Times(share), caches: r.caches(share)}
 	for _, b := range r.Model.Blocks() {
 		f.widest = max(f.widest, r.blockWidth(b))
 	}
 	return f
+}
+
+// drafts is the memory of the model's own draft layers where they are loaded: engines leave them out unless they draft, and share the
+// embedding and the head with them (load_weights of vLLM's models, set_embed_and_head of SGLang's speculative workers).
+func (r *Rank) drafts() unit.Bytes {
+	if !r.Settings.OwnDrafts {
+		return 0
+	}
+	own := *r
+	if own.Model = r.Model.DraftModule(); own.Model == nil {
+		return 0
+	}
+	layers, _, _ := own.weights()
+	return layers.Times(float64(r.Model.Drafts))
 }
 
 // Allocate makes the footprint that of an engine with an allocation of its own. Budget is the most tokens of its steps.
@@ -57,6 +71,7 @@ func (f *Footprint) Allocate(a *Allocation, budget float64) {
 	if a.Outside > 0 {
 		f.reserve = a.Outside
 	}
+	f.reserve += a.Graphs
 	if a.States != nil {
 		f.state = 0
 	}
@@ -167,7 +182,8 @@ func (r *Rank) blockWidth(b *models.Block) float64 {
 // an engine whose cache is a number of bytes a token, and whose activations are those of the workload.
 type Allocation struct {
 	Loaded    unit.Bytes // weights beside the matrices: towers, tables of rotary positions, second copies
-	Outside   unit.Bytes // memory outside of the framework's allocator, and CUDA graphs; 0 for the reserve that the footprint has
+	Outside   unit.Bytes // memory outside of the framework's allocator; 0 for the reserve that the footprint has
+	Graphs    unit.Bytes // CUDA graphs, where the engine captures them
 	Sequences int        // most sequences that the engine profiles a step for; 0 where it profiles none
 
 	// Peak is the peak of the activations of the step that the engine profiles before it makes its cache, whatever the workload; nil

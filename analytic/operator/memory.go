@@ -97,6 +97,9 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 		if m.Running > 0 {
 			n = min(n, m.Running)
 		}
+		if most := f.rank.Settings.Sequences; most > 0 {
+			n = min(n, most)
+		}
 		return n
 	}
 	m.MaxBatch, m.MaxDecodeBatch = fit(context, both), fit(context, decoding)

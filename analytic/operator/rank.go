@@ -17,12 +17,21 @@ type Rank struct {
 	Dense    *models.Scheme // formats of the other matrices of the blocks
 	Plain    *models.Scheme // formats of matrices that are never quantized, as routers
 	Padding  Padding
+	Settings Settings
 	routings []Routing // nil where all experts are chosen equally often
 
 	Offload       *Offload // what lies in the memory of the host; nil for nothing
 	HostEmbedding bool     // The table of the input embedding does too.
 
 	Encoders []Encoder // towers that run for each request; nil where requests are text
+}
+
+// Settings are what a server is started with besides its split and its formats, as far as its memory depends on it.
+type Settings struct {
+	Sequences     int  // most sequences that run at once; 0 for the engine's default
+	NoPrefixCache bool // prefix caching is off
+	Drafts        int  // tokens that are drafted and verified with each token
+	OwnDrafts     bool // The model's own draft (MTP) layers draft them, so that they are loaded.
 }
 
 // A Padding is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.

@@ -88,8 +88,8 @@ var homeFlags = []string{
 
 // serverFlags are those of a server that few need.
 var serverFlags = []string{
-	"max-num-seqs", "block-size", "kv-cache-tokens", "watermark", "preemption", "no-async-scheduling", "no-prefix-cache", "kv-offload",
-	"draft-model",
+	"max-num-seqs", "scheduler-recv-interval", "stream-interval", "block-size", "kv-cache-tokens", "watermark", "preemption",
+	"no-async-scheduling", "no-prefix-cache", "kv-offload", "draft-model",
 	"routing", "prefill-replicas", "kv-link",
 }
 
@@ -169,6 +169,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	bind(cmd, cli.Engine, q, settings.Engine)
 	cli.Rare(cmd, homeFlags[1:]...)
 	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
-		"max-num-batched-tokens", "max-model-len",
-		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient", "audio")
+		"max-num-batched-tokens", "max-model-len", "enforce-eager", "max-cudagraph-capture-size",
+		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient",
+		"audio")
 }

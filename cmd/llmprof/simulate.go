@@ -79,7 +79,7 @@ func (a *app) simulate() *cobra.Command {
 		"language-model-only", "lenient", "audio",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
 		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",
-		"max-num-batched-tokens",
+		"max-num-batched-tokens", "enforce-eager", "max-cudagraph-capture-size",
 	}, serverFlags...)...)
 	return cmd
 }
@@ -147,9 +147,8 @@ func (s *simulation) points() ([]serving.Load, error) {
 		return nil, usage("which load? Give one of --rate, --concurrency and --trace, as in --rate 10")
 	case s.trace != "" && (s.given("prompt-len") || s.given("gen-len") || s.given("arrival") || s.given("burstiness") || s.given("ramp-from")):
 		return nil, usage("--trace has its own lengths and arrivals: leave out --prompt-len, --gen-len, --arrival, --burstiness and --ramp-from")
-	case s.trace == "" && (s.Offload != nil || s.NoCache):
-		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, " +
-			"or --prefix-hit-rate")
+	case s.trace == "" && s.Offload != nil:
+		return nil, usage("--kv-offload is of prompts that share prefixes: give a --trace with hashes, as Mooncake's, or --prefix-hit-rate")
 	case s.Routing != "" && s.Split().DP < 2:
 		return nil, usage("--routing: one replica needs none; give --dp")
 	case s.trace == "" && (s.given("speed") || s.given("trace-unit") || s.given("trace-block")):
@@ -222,6 +221,11 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	}
 	for i := range loads {
 		loads[i].Prompt = loads[i].Prompt.Plus(d.MediaTokens)
+	}
+	if s.trace == "" {
+		if err := d.CountsPrefixes(); err != nil {
+			return wrong(err)
+		}
 	}
 	server, err := d.Server(ctx)
 	if err != nil {

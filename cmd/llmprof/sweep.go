@@ -72,8 +72,9 @@ func (a *app) sweepCommand() *cobra.Command {
 	cli.Rare(cmd, homeFlags...)
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 	cli.Rare(cmd, "act", "sp", "power-limit", "clock", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
-		"max-model-len", "memory-utilization",
-		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient", "audio", "images",
+		"max-model-len", "memory-utilization", "enforce-eager", "max-cudagraph-capture-size",
+		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient",
+		"audio", "images",
 		"price",
 		"cached-prefix", "chunk", "expert-skew", "from")
 	return cmd

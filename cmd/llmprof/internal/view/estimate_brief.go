@@ -199,7 +199,11 @@ func (e *Estimate) basis() string {
 
 // engine names the engine and, where nobody asked for it, why it was taken.
 func (e *Estimate) engine(noun string) string {
-	name := e.Machine.Engine.Profile().Name + noun
+	profile := e.Machine.Engine.Profile()
+	name := profile.Name + noun
+	if profile.Told != "" {
+		name += " with " + profile.Told
+	}
 	if e.EngineReason == "" {
 		return name
 	}

@@ -20,16 +20,19 @@ const EstimateSchema = "llmprof.estimate/v1"
 // An EstimateDocument is an estimate for programs: SI numbers, null where there is
 // no value.
 type EstimateDocument struct {
-	Schema      string             `json:"schema"`
-	Model       modelJSON          `json:"model"`         // the model
-	GPU         gpuJSON            `json:"gpu"`           // the GPUs
-	Parallelism splitJSON          `json:"parallelism"`   // how the model is split
-	Workload    workloadJSON       `json:"workload"`      // what is asked
-	Engine      string             `json:"engine"`        // that was predicted
-	EngineWhy   string             `json:"engine_reason"` // why it was taken by default; empty where it was asked for
-	Calibration calibrationJSON    `json:"calibration"`   // what the GPU reaches in practice
-	Verdict     deployment.Verdict `json:"verdict"`       // whether the workload can run at all; where it cannot, throughput and cost are null
-	Memory      memoryJSON         `json:"memory"`        // of one GPU, the fullest
+	Schema      string       `json:"schema"`
+	Model       modelJSON    `json:"model"`         // the model
+	GPU         gpuJSON      `json:"gpu"`           // the GPUs
+	Parallelism splitJSON    `json:"parallelism"`   // how the model is split
+	Workload    workloadJSON `json:"workload"`      // what is asked
+	Engine      string       `json:"engine"`        // that was predicted
+	EngineWhy   string       `json:"engine_reason"` // why it was taken by default; empty where it was asked for
+	Eager       bool         `json:"enforce_eager"` // no CUDA graphs are captured
+	// most tokens of a step in a CUDA graph; null for the engine's own
+	Captures    *int               `json:"max_cudagraph_capture_size" jsonschema:"minimum=1"`
+	Calibration calibrationJSON    `json:"calibration"` // what the GPU reaches in practice
+	Verdict     deployment.Verdict `json:"verdict"`     // whether the workload can run at all; where it cannot, throughput and cost are null
+	Memory      memoryJSON         `json:"memory"`      // of one GPU, the fullest
 	Prefill     *phaseJSON         `json:"prefill" jsonschema:"required"`
 	Decode      *phaseJSON         `json:"decode"`
 	TTFT        *analytic.Span     `json:"ttft_s" jsonschema:"required"`
@@ -336,6 +339,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
 		Engine: e.Machine.Engine.Profile().Name, EngineWhy: e.EngineReason,
+		Eager: e.Request.Eager, Captures: e.Request.Captures,
 		Calibration: calibrationJSON{
 			Name: c.Name, Source: c.Source, PrefillError: e.Prefill.KernelHigh, DecodeError: e.decodeOrPrefill().KernelHigh,
 			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting],

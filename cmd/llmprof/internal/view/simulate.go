@@ -107,6 +107,12 @@ func gpusOf(s *serving.Server) int {
 func (s *Simulation) head() []render.Field {
 	r := &s.Server.Scheduler
 	rules := fmt.Sprintf("%s: at most %d tokens a step and %d sequences, KV blocks of %d tokens", r.Name, r.Budget, r.MaxSeqs, r.Block)
+	if r.Receives > 1 {
+		rules += fmt.Sprintf(", new requests every %d decode steps", r.Receives)
+	}
+	if r.Streams > 1 {
+		rules += fmt.Sprintf(", %d tokens sent at once", r.Streams)
+	}
 	rows := []render.Field{
 		{Name: "engine", Lines: []string{s.Deployment.Machine.Engine.Profile().Name}},
 		{Name: "scheduler", Lines: []string{rules}},

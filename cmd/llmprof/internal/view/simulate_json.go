@@ -39,6 +39,10 @@ type schedulerJSON struct {
 	Seqs   int    `json:"max_num_seqs" jsonschema:"minimum=1"`
 	Block  int    `json:"block_size" jsonschema:"minimum=1"`
 	Async  bool   `json:"async_scheduling"`
+	// decode steps after which new requests are received; null where the scheduler has no such setting
+	Recv *int `json:"scheduler_recv_interval" jsonschema:"minimum=1"`
+	// tokens that are sent to a client at once; null where the scheduler has no such setting
+	Stream *int `json:"stream_interval" jsonschema:"minimum=1"`
 }
 
 // A speculationJSON says what is drafted in a step: by "mtp", the model's own layer, by "ngram", or by another model.
@@ -170,9 +174,10 @@ func (s *Simulation) Document() *SimulationDocument {
 	r := &s.Server.Scheduler
 	d := &SimulationDocument{
 		Schema: SimulationSchema, Model: s.Deployment.Model.Name, GPU: s.Deployment.Machine.GPU.Name, GPUs: gpusOf(s.Server),
-		Engine:    s.Deployment.Machine.Engine.Profile().Name,
-		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async}, Speculation: speculationOf(s.Server),
-		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace,
+		Engine:      s.Deployment.Machine.Engine.Profile().Name,
+		Scheduler:   schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async, unit.OrNull(r.Receives), unit.OrNull(r.Streams)},
+		Speculation: speculationOf(s.Server),
+		Replicas:    s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace,
 		Warnings: Texts(s.Warnings), Coded: coded(s.Warnings),
 	}
 	for _, p := range s.Points {
