@@ -37,7 +37,8 @@ type subject struct {
 	batch, tp  int
 }
 
-// reviewed is how many of the subjects, the first ones, have pictures in testdata that were looked at: one model as most are, and an odd one.
+// reviewed is how many of the subjects, the first ones, have pictures in testdata that were looked at: one model as most are, and one
+// that is odd.
 const reviewed = 2
 
 // subjects are the reviewed ones and, in long tests, more whose pictures are held to the rules of layout and style.
