@@ -44,7 +44,7 @@ type Asked struct {
 	Term        string               `json:"term" help:"<term> of the prices of {prices}, as spot (default: any but spot)"`
 	Class       string               `json:"class" words:"datacenter,workstation,consumer,edge" help:"<class> of the GPUs to try: %s"`
 	Engines     []string             `json:"engines" default:"vllm" help:"<engines> to try"`
-	Weights     []string             `json:"weights" default:"fp8-block,fp8,w8a8,w4a16-g128,nvfp4,w4a16-nvfp4,mxfp4" help:"<schemes> of weights to try beside the checkpoint's"`
+	Weights     []string             `json:"weights" help:"<schemes> of weights to try beside the checkpoint's (default: published ones)"`
 	Floor       string               `json:"quality_floor" default:"fp8" help:"least <format> of weights and cache, as bf16, fp8 or int4"`
 	Budgets     []int                `json:"max_num_batched_tokens" default:"512,1024,2048,4096,8192,16384" help:"most <tokens> of a step to try beside the scheduler's"`
 	Limits      []int                `json:"max_num_seqs" default:"16,32,64,128,256,512,1024" help:"most <sequences> at once to try beside the scheduler's; of {concurrency} if given"`

@@ -280,7 +280,7 @@ func (p *Plan) choice(f *render.Fields) {
 		if o.Node > 1 {
 			node = fmt.Sprintf(", rented by %d", o.Node)
 		}
-		f.Add("Price", fmt.Sprintf("%s $ an hour of one GPU%s: %s", word(cents(float64(o.Hour))), node, o.Source))
+		f.Add("Price", fmt.Sprintf("$%s an hour of one GPU%s: %s", word(cents(float64(o.Hour))), node, o.Source))
 	}
 	f.Add("Same by", "llmprof "+p.Same(r))
 	if len(p.Checks) > 0 {
@@ -296,9 +296,9 @@ func (p *Plan) cost(r *plan.Row) string {
 	if r.PerHour == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(": %.2f $/h", float64(r.PerHour))
+	text := fmt.Sprintf(": $%.2f/h", float64(r.PerHour))
 	if p.Request.Load.Given() {
-		text += fmt.Sprintf(", %.0f $ a month", float64(r.PerMonth()))
+		text += fmt.Sprintf(", $%.0f a month", float64(r.PerMonth()))
 	}
 	return text
 }
