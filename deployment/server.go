@@ -26,8 +26,8 @@ func (l *Library) Serve(ctx context.Context, q *Request) (*Deployment, error) {
 	return d, d.unused()
 }
 
-// Spread is the deployment of another request that differs from its own in the split, the workload and settings of the server alone, of which
-// nothing is read again.
+// Spread is the deployment of another request that differs from its own in the split, the workload and settings of the server alone, of
+// which nothing is read again.
 func (d *Deployment) Spread(q *Request) (*Deployment, error) {
 	own := *d
 	own.Request, own.Workload, own.Parallel, own.prepared = q, q.Workload(), q.Split(), nil

@@ -184,8 +184,8 @@ func together(text string) (int, error) {
 // Classes are what GPUs are sold for.
 func Classes() []string { return []string{"datacenter", "workstation", "consumer", "edge"} }
 
-// Class is what the GPU is sold for: cards for desktops are consumer's or, by their names, a workstation's; what has no memory of its own is
-// a module or a small computer.
+// Class is what the GPU is sold for: cards for desktops are consumer's or, by their names, a workstation's; what has no memory of its own
+// is a module or a small computer.
 func (g *GPU) Class() string {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(g.Name, w) })

@@ -123,8 +123,8 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 	}
 }
 
-// largest ranks a deployment of batches that start together by the largest batch that qualifies, or the smallest by latency; behind all that
-// have one where none does.
+// largest ranks a deployment of batches that start together by the largest batch that qualifies, or the smallest by latency; behind all
+// that have one where none does.
 func (s *search) largest(c *candidate) {
 	sizes := slices.DeleteFunc(slices.Clone(s.q.Batches), func(n int) bool { return n%c.MicroBatches != 0 })
 	var best Row
@@ -279,8 +279,8 @@ func (s *search) ladder(c *candidate) (all []guess) {
 	return all
 }
 
-// over is by how many times a guess misses the target that it misses most; at most 1 where it misses none. The longest of some requests take
-// longer by the spread of their prompts, and wait for longer.
+// over is by how many times a guess misses the target that it misses most; at most 1 where it misses none. The longest of some requests
+// take longer by the spread of their prompts, and wait for longer.
 func (q *Request) over(g *guess, slower float64) (worst float64) {
 	for i := range q.Targets {
 		t := &q.Targets[i]

@@ -37,8 +37,8 @@ func (s *Simulated) Rounded(t *Target) float64 {
 	return Digits(float64(is), 3)
 }
 
-// How many requests are simulated while deployments are compared, and of rows that are shown: of these four times as many as long as a target
-// is within the spread of a seed.
+// How many requests are simulated while deployments are compared, and of rows that are shown: of these four times as many as long as a
+// target is within the spread of a seed.
 const (
 	quick     = 1200
 	thorough  = 4000
@@ -137,8 +137,8 @@ func sketch(r *serving.Result, f Figure) *serving.Sketch {
 	return [...]*serving.Sketch{&r.TTFT, &r.TPOT, &r.ITL, &r.E2E}[f]
 }
 
-// spread is by what share as many requests of another seed as all of these are off, from how far the seeds are from each other: the mean of n
-// of them is nearer than one by the root of n.
+// spread is by what share as many requests of another seed as all of these are off, from how far the seeds are from each other: the mean
+// of n of them is nearer than one by the root of n.
 func spread(results []*serving.Result, f Figure, of func(*serving.Sketch) float64) float64 {
 	n, sum, squares := float64(len(results)), 0.0, 0.0
 	for _, r := range results {
@@ -240,8 +240,8 @@ func (r *Row) own() *Row {
 	return nil
 }
 
-// confirm simulates a row with more and more requests until a seed no longer decides, and with more replicas where it misses its targets. It
-// is left out where that does not help.
+// confirm simulates a row with more and more requests until a seed no longer decides, and with more replicas where it misses its targets.
+// It is left out where that does not help.
 func (r *Row) confirm(ctx context.Context, q *Request) {
 	s, c := r.search, r.from
 	for more := 0; ; more++ {
@@ -294,8 +294,8 @@ func (r *Row) decide(ctx context.Context, q *Request) (sure bool, err error) {
 			is, spread := r.Simulated.Of(t)
 			within = within || is.Times(1-spread) <= t.Most && is.Times(1+spread) > t.Most
 		}
-		if missed := q.tooSlow(r); !missed || !within || requests >= mostDrawn {
-			return !missed, nil
+		if !within || requests >= mostDrawn {
+			return !q.tooSlow(r), nil
 		}
 	}
 }

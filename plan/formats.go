@@ -33,8 +33,9 @@ func (f *Formats) cache(m *models.Model) unit.Format {
 	return f.KV
 }
 
-// DefaultWeights are the formats of published checkpoints that are tried beside a model's own: FP8 with a scale of each block of 128 x 128, as
-// Qwen and DeepSeek publish it, FP8 with scales of channels and of tokens at run time, int8 with int8 activations, AWQ or GPTQ, NVFP4, MXFP4.
+// DefaultWeights are the formats of published checkpoints that are tried beside a model's own: FP8 with a scale of each block of 128 x
+// 128, as Qwen and DeepSeek publish it, FP8 with scales of channels and of tokens at run time, int8 with int8 activations, AWQ or GPTQ,
+// NVFP4, MXFP4.
 func DefaultWeights() []string {
 	return []string{"fp8-block", "fp8", "w8a8", "w4a16-g128", "nvfp4", "w4a16-nvfp4", "mxfp4"}
 }

@@ -56,8 +56,8 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 	}
 }
 
-// hopeful is by how many times the closed form, or a steady state with fewer GPUs than the best row, may miss a target of a deployment that is
-// tried nevertheless, with other settings.
+// hopeful is by how many times the closed form, or a steady state with fewer GPUs than the best row, may miss a target of a deployment
+// that is tried nevertheless, with other settings.
 const hopeful = 1.4
 
 // ofSplit is how many of the first deployments have one split: those that differ in formats alone are alike.
@@ -177,9 +177,9 @@ func fewest(first, most int, holds func(int) bool, only bool) int {
 	return high
 }
 
-// variants tries a deployment with other settings than a server starts with: other limits of sequences and of tokens of a step, speculation,
-// and replicas that only prefill. Where the price counts they have to save a GPU over the best row. What the deployment with as few GPUs misses
-// without them says which may do.
+// variants tries a deployment with other settings than a server starts with: other limits of sequences and of tokens of a step,
+// speculation, and replicas that only prefill. Where the price counts they have to save a GPU over the best row. What the deployment with
+// as few GPUs misses without them says which may do.
 func (s *search) variants(ctx context.Context, c *candidate) {
 	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU)
 	most := s.saving(c)
@@ -350,8 +350,8 @@ func (s *search) state(ctx context.Context, c *candidate, v variant, r *Row, x f
 	return deployment.Stretched(st, x), nil
 }
 
-// clients is the steady state of one unit with its share of the clients, rounded up, for all: fewer clients wait for less. Each is simulated
-// once.
+// clients is the steady state of one unit with its share of the clients, rounded up, for all: fewer clients wait for less. Each is
+// simulated once.
 func (s *search) clients(all *serving.Steadies, c *candidate, v variant, r *Row, n int) (*serving.Steady, error) {
 	units := r.DP / c.DP
 	each := (n + units - 1) / units

@@ -53,8 +53,8 @@ func (q *Request) misses(r *Row, of ...Figure) bool {
 	return slices.ContainsFunc(q.Targets, func(t Target) bool { return slices.Contains(of, t.Of) && q.figure(r, &t) > t.Most })
 }
 
-// figure is what a row has of a target: of a simulated row the end of what seeds may move it to, and no less than the steady state's mean; of
-// another one the mean, which stands for percentiles from the 90th on.
+// figure is what a row has of a target: of a simulated row the end of what seeds may move it to, and no less than the steady state's mean;
+// of another one the mean, which stands for percentiles from the 90th on.
 func (q *Request) figure(r *Row, t *Target) unit.Seconds {
 	steady := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of]
 	if r.Simulated == nil {

@@ -40,8 +40,8 @@ const (
 	slackStep = 0.01 // in which it is told
 )
 
-// slack is by how many times longer everything may take, beyond the end of the interval that was asked for, until the row misses a target or no
-// longer answers the load.
+// slack is by how many times longer everything may take, beyond the end of the interval that was asked for, until the row misses a target
+// or no longer answers the load.
 func (r *Row) slack(ctx context.Context, q *Request) float64 {
 	s, v := r.search, variant{r.Budget, r.Limit, r.Drafts, r.Prefill / r.from.DP}
 	steps := int((mostSlack - 1) / slackStep)

@@ -237,7 +237,8 @@ func (q *Request) rank(r *Row) float64 {
 // fewer settings that a server does not start with, time of a request, and the order of the search.
 func (q *Request) compare(a, b *Row) int {
 	return cmp.Or(
-		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.rank(a), q.rank(b)), cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour),
+		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.rank(a), q.rank(b)), cmp.Compare(q.score(a), q.score(b)),
+		cmp.Compare(a.PerHour, b.PerHour),
 		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
 		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)

@@ -101,7 +101,8 @@ const (
 	beyond = 1.3
 )
 
-// run searches the cards. Those that the closed form ranks far behind the rows that are shown are tried by their likeliest deployment alone.
+// run searches the cards. Those that the closed form ranks far behind the rows that are shown are tried by their likeliest deployment
+// alone.
 func (h *hunt) run(ctx context.Context) {
 	for from := 0; from < len(h.cards) && ctx.Err() == nil; from += together {
 		some := h.cards[from:min(from+together, len(h.cards))]
@@ -248,8 +249,8 @@ func (s *search) most() int {
 
 const spare = 3
 
-// A batch that starts together is what is searched where no load is given. A larger batch shortens no step and takes more memory, so that the
-// batches of a deployment that qualify come before all others.
+// A batch that starts together is what is searched where no load is given. A larger batch shortens no step and takes more memory, so that
+// the batches of a deployment that qualify come before all others.
 
 // batches searches the batches of the likeliest deployments.
 func (s *search) batches(ctx context.Context) {

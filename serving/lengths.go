@@ -40,7 +40,8 @@ func Traced(file string, lengths []int) Lengths {
 }
 
 // errLengths says what lengths look like.
-var errLengths = errors.New("want tokens from 1 up, as 1024, a range as 512..2048, a mean with a percentile as mean=2000,p95=6000, or a mean " +
+var errLengths = errors.New("want tokens from 1 up, as 1024, a range as 512..2048, a mean with a percentile as mean=2000,p95=6000, " +
+	"or a mean " +
 	"and its relative spread as lognormal:1024,0.8")
 
 // ParseLengths reads "1024", "512..2048", "mean=2000,p95=6000" or "lognormal:1024,0.8". Numbers may end as those of unit.ParseNumber.
@@ -105,9 +106,9 @@ func (l Lengths) Plus(n int) Lengths {
 	return l
 }
 
-// parsePercentiles reads two of the mean and percentiles of a lognormal distribution, as "mean=2000,p95=6000" and "p50=800,p99=9000". With s the
-// standard deviation of the logarithm, and z that of the standard normal distribution at a percentile, the percentile is the median times
-// exp(z s), and the mean the median times exp(s^2/2).
+// parsePercentiles reads two of the mean and percentiles of a lognormal distribution, as "mean=2000,p95=6000" and "p50=800,p99=9000". With
+// s the standard deviation of the logarithm, and z that of the standard normal distribution at a percentile, the percentile is the median
+// times exp(z s), and the mean the median times exp(s^2/2).
 func parsePercentiles(text string) (l Lengths, err error) {
 	var mean float64
 	type point struct{ z, log float64 }

@@ -293,8 +293,8 @@ func TestStatesAsLogged(t *testing.T) {
 	}
 }
 
-// An estimate warns of what stops vLLM at start-up, by default or as it was told: more sequences than blocks of states, and a request of the
-// longest length that the cache does not hold. What it says to give starts.
+// An estimate warns of what stops vLLM at start-up, by default or as it was told: more sequences than blocks of states, and a request of
+// the longest length that the cache does not hold. What it says to give starts.
 func TestStartsWarns(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu         string

@@ -56,7 +56,8 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.rejected, "rejected", false, "say why each of the other GPUs fell out")
 	o.output.chart = true
 	o.output.flags(cmd)
-	cli.Rare(cmd, "per-gpu", "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline",
+	cli.Rare(cmd, "per-gpu", "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated",
+		"offline",
 		"hardware", "p2p", "no-p2p", "nvlink", "audio", "prompt-len", "gen-len", "itl", "term", "trust", "class", "acceptance", "images",
 		"quality-floor", "weights", "engines", "expected", "calibration")
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)

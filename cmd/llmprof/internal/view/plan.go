@@ -316,7 +316,8 @@ func (p *Plan) simulated(s *plan.Simulated) string {
 		}
 	}
 	_, spread := s.Of(&plan.Target{Of: plan.TTFT, At: 0.99})
-	return fmt.Sprintf("%s at p50, p95, p99, of %d requests; another seed moves the last TTFT by %.0f %%", strings.Join(parts, "; "), s.Requests,
+	return fmt.Sprintf("%s at p50, p95, p99, of %d requests; another seed moves the last TTFT by %.0f %%",
+		strings.Join(parts, "; "), s.Requests,
 		100*spread)
 }
 
@@ -403,7 +404,8 @@ func (p *Plan) perHour(r *plan.Row) string {
 	return fmt.Sprintf(" (%.2f)", float64(r.PerHour))
 }
 
-// others counts the GPUs of which nothing qualifies. Those that were named, and the nearest where nothing does, are told with their reasons.
+// others counts the GPUs of which nothing qualifies. Those that were named, and the nearest where nothing does, are told with their
+// reasons.
 func (p *Plan) others() string {
 	count, nearest := 0, ""
 	for _, x := range p.Result.Rejected {

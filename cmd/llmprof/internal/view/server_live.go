@@ -134,8 +134,8 @@ func signedTime(s float64) string {
 
 // Table is the medians for programs, one a row.
 func (s *ServerLive) Table() *render.Table {
-	t := render.Keyed("load", "prompt_len", "gen_len", "requests", "metric", "observed_s", "predicted_s", "predicted_low_s", "predicted_high_s",
-		"error")
+	t := render.Keyed("load", "prompt_len", "gen_len", "requests", "metric", "observed_s", "predicted_s", "predicted_low_s",
+		"predicted_high_s", "error")
 	for i := range s.Served.Loads {
 		l := &s.Served.Loads[i]
 		for _, f := range figuresOf(l) {
