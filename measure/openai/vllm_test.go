@@ -156,7 +156,8 @@ func TestTPOTOfVLLMBench(t *testing.T) {
 	bench := exec.CommandContext(t.Context(), os.Getenv("LLMPROF_VLLM"), append(strings.Fields("-m vllm.entrypoints.cli.main bench serve "+
 		"--backend openai --endpoint /v1/completions --served-model-name tiny --dataset-name random --random-input-len 64 --max-concurrency 2 "+
 		"--ignore-eos --disable-tqdm --save-result --result-filename bench.json"), "--base-url", proxy.URL, "--model", model,
-		"--tokenizer", model, "--random-output-len", strconv.Itoa(gen), "--num-prompts", strconv.Itoa(requests), "--num-warmups", strconv.Itoa(warmups),
+		"--tokenizer", model, "--random-output-len", strconv.Itoa(gen), "--num-prompts", strconv.Itoa(requests), "--num-warmups",
+		strconv.Itoa(warmups),
 		"--result-dir", folder)...)
 	if out, err := bench.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
