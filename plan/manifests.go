@@ -9,9 +9,9 @@ import (
 )
 
 // dynamo is a DynamoGraphDeployment (nvidia.com/v1alpha1) of a vLLM server: a frontend, and workers that are told apart where prefill has
-// its own. There is none where the engine is another, or the GPUs are not NVIDIA's.
+// its own. There is none where Dynamo has no template of the engine's, or the GPUs are not NVIDIA's.
 func dynamo(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
-	if server.Engine != "vllm" || r.Card.GPU.Vendor != "nvidia" {
+	if !server.Templates || r.Card.GPU.Vendor != "nvidia" {
 		return l, false
 	}
 	gpus, pods := r.pods()
@@ -64,7 +64,7 @@ func kserve(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
 	gpus, pods := r.pods()
 	owner, name, _ := strings.Cut(checkpoint, "/")
 	hub := owner != "" && owner[0] != '.' && name != "" && !strings.Contains(name, "/")
-	if !hub || server.Engine != "vllm" || gpus > max(r.Card.GPU.GPUsPerNode, 1) {
+	if !hub || !server.Templates || gpus > max(r.Card.GPU.GPUsPerNode, 1) {
 		return l, false
 	}
 	args := slices.Clone(server.Pod[1:])

@@ -32,6 +32,7 @@ type Engine struct {
 	graphs     Graphs                                                    // those that it was told to capture
 	schedulers []sized                                                   // its schedulers, the default first
 	settle     func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known
+	templates  bool                                                      // Dynamo and KServe have templates of its servers
 	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
 	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors
 	note       func(*models.Model, *operator.Parallelism) []unit.Warning // what is to be said of a split; nil for nothing

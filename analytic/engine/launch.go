@@ -47,6 +47,8 @@ type Launch struct {
 	Args   []string `json:"-"`                              // words of the command line; nil for a file
 	Notes  []string `json:"notes" jsonschema:"minLength=1"` // what the engine does otherwise than the deployment has it
 
+	Templates bool `json:"-"` // Dynamo and KServe have templates of the engine's servers
+
 	Image string   `json:"-"` // container image whose entry point takes Pod; "" where none is known
 	Pod   []string `json:"-"` // arguments of one server of the replicas that share their experts
 }
@@ -63,7 +65,7 @@ func Launches(d *Deployment) (list []Launch) {
 		if a == nil {
 			continue // It would not start.
 		}
-		l := Launch{Engine: e.profile.Name, Text: printable.CommandLine(a.list), Args: a.list, Notes: a.notes}
+		l := Launch{Engine: e.profile.Name, Text: printable.CommandLine(a.list), Args: a.list, Notes: a.notes, Templates: e.templates}
 		if l.Image = cmp.Or(e.images[d.GPU.Vendor], e.images[""]); l.Image != "" {
 			pod := own
 			pod.Replicas = d.Sharing

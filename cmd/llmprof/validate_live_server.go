@@ -198,9 +198,6 @@ func limits(q *deployment.Request, about *openai.About) {
 		q.Longest = &about.MaxLen
 	}
 	q.MaxSeqs, q.Budget = number("max_running_requests", "slots"), number("chunked_prefill_size")
-	if about.Kind != "vllm" && about.Kind != "sglang" {
-		return
-	}
 	q.BlockSize, q.CacheTokens = number("block_size"), number("kv_cache_size_tokens", "max_total_num_tokens")
 	if blocks := number("num_gpu_blocks"); q.CacheTokens == nil && blocks != nil && q.BlockSize != nil {
 		q.CacheTokens = new(*blocks * *q.BlockSize)
