@@ -257,6 +257,9 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if err != nil {
 		return summary, err
 	}
+	if err := file.follows(ctx, g, options); err != nil {
+		return summary, errors.Join(err, file.Close())
+	}
 	options.Out = file.File
 	summary, err = sweep.Run(ctx, g, options)
 	return summary, file.finish(&summary, options.Format, err)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
@@ -19,6 +21,7 @@ type gridFile struct {
 	*os.File
 	name  string
 	whole *atomicfile.File // the new file; nil where rows are appended
+	last  string           // last of the rows that were there before, where no note says of which grid they are
 	begin int64            // bytes of the rows that were there before
 	head  string           // first line; "" where the rows have none
 	json  bool             // rows are objects of JSON
@@ -106,6 +109,7 @@ func (f *gridFile) look(from uint64) error {
 			return fmt.Errorf("%s does not begin as the rows of this sweep do: give another file", f.name)
 		case !first || f.head == "":
 			rows++
+			f.last = string(part)
 		}
 	}
 	switch {
@@ -116,6 +120,21 @@ func (f *gridFile) look(from uint64) error {
 	}
 	_, err = f.Seek(f.begin, io.SeekStart)
 	return err
+}
+
+// follows sees that the last row of a file without a note is one of this grid. Where none of the points before is possible it cannot tell.
+func (f *gridFile) follows(ctx context.Context, g *sweep.Grid, o sweep.Options) error {
+	if f.last == "" {
+		return nil
+	}
+	switch rows, err := sweep.Before(ctx, g, o, o.Skip); {
+	case err != nil:
+		return err
+	case rows != "" && !strings.Contains("\n"+rows, "\n"+f.last):
+		return fmt.Errorf("%s has rows of another grid: its last one is none of those before --from %d; give the same command, or another file",
+			f.name, o.Skip)
+	}
+	return nil
 }
 
 // finish keeps the rows that are whole, and what was there before where none came. A failed sweep leaves a note of what the file has.

@@ -84,6 +84,20 @@ func (g *Grid) blockPoints() uint64 {
 	return blockPoints
 }
 
+// Before gives the rows of this grid that end at a point, as text: those of a block of points, and perhaps some that follow it.
+func Before(ctx context.Context, g *Grid, o Options, at uint64) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var text strings.Builder
+	o.Out, o.See, o.Skip = &text, nil, at-min(at, g.blockPoints())
+	answered := false
+	o.Progress = func(_, _ uint64) { answered = true; cancel() }
+	if _, err := Run(ctx, g, o); err != nil && !answered {
+		return "", err
+	}
+	return text.String(), nil
+}
+
 // A block is a run of points with what was written of them.
 type block struct {
 	from, to uint64
