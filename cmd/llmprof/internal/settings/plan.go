@@ -16,15 +16,12 @@ import (
 func Planned(f *pflag.FlagSet, o *plan.Asked, read TraceReader) {
 	Bind(f, o, "Plan")
 	Words(f, "engines", engine.Names()...)
-	o.Prompt, o.Answer = new(serving.Fixed(1024)), new(serving.Fixed(128))
+	o.Prompt, o.Answer = new(serving.Fixed(1024)), new(serving.Fixed(256))
 	f.Lookup("in").Value, f.Lookup("out").Value = PromptFlag(o.Prompt, read), AnswerFlag(o.Answer, read)
-	f.Var(PromptFlag(o.Prompt, read), "prompt-len", "`tokens` of prompts: as --in")
-	f.Var(AnswerFlag(o.Answer, read), "gen-len", "`tokens` of answers: as --in")
 }
 
 // estimateOrder is the order in which the flags of a deployment are written.
-var estimateOrder = []string{"model", "gpu", "engine", "kv", "weights", "tp", "pp", "ep", "moe_tp", "dp", "micro_batches", "images",
-	"audio", "prompt_len",
+var estimateOrder = []string{"model", "gpu", "engine", "kv", "weights", "tp", "pp", "ep", "moe_tp", "dp", "micro_batches", "images", "audio", "prompt_len",
 	"prompt_lengths", "gen_len", "gen_lengths", "price", "power_limit", "clock", "p2p", "no_p2p", "nvlink", "max_num_batched_tokens",
 	"max_num_seqs", "prefill_replicas", "speculative_tokens", "acceptance", "batch", "concurrency", "rate"}
 
