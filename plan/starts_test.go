@@ -100,7 +100,8 @@ func TestRandomPlansStart(t *testing.T) {
 			}
 			checked[l.Engine]++
 			if why := stops(t, q, r, &l); why != "" {
-				t.Errorf("%s, %s on %s, %d + %d tokens: %s\n%s", l.Engine, r.Card.Name, r.Card.GPU.Key, q.Prompt.Longest(), q.Gen.Longest(), why, l.Text)
+				t.Errorf("%s, %s on %s, %d + %d tokens: %s\n%s", l.Engine, r.Card.Name, r.Card.GPU.Key,
+					q.Prompt.Longest(), q.Gen.Longest(), why, l.Text)
 			}
 		}
 	})

@@ -55,7 +55,8 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	o.output.chart = true
 	o.output.flags(cmd)
-	cli.Rare(cmd, "per-gpu", "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline",
+	cli.Rare(cmd, "per-gpu", "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated",
+		"offline",
 		"hardware", "p2p", "no-p2p", "nvlink", "audio")
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 }

@@ -21,7 +21,8 @@ func Planned(f *pflag.FlagSet, o *plan.Asked, read TraceReader) {
 }
 
 // estimateOrder is the order in which the flags of a deployment are written.
-var estimateOrder = []string{"model", "gpu", "engine", "kv", "weights", "tp", "pp", "ep", "moe_tp", "dp", "micro_batches", "images", "audio", "prompt_len",
+var estimateOrder = []string{"model", "gpu", "engine", "kv", "weights", "tp", "pp", "ep", "moe_tp", "dp", "micro_batches", "images",
+	"audio", "prompt_len",
 	"prompt_lengths", "gen_len", "gen_lengths", "price", "power_limit", "clock", "p2p", "no_p2p", "nvlink", "max_num_batched_tokens",
 	"max_num_seqs", "prefill_replicas", "speculative_tokens", "acceptance", "batch", "concurrency", "rate"}
 
