@@ -1,7 +1,6 @@
 package models
 
 import (
-	"math/big"
 	"slices"
 )
 
@@ -288,13 +287,20 @@ func amendQwen4(r *reader, m *Model) {
 	}
 }
 
-// nextPrime is the least prime number above n, which is far below those that the test may take wrongly for primes.
+// nextPrime is the least prime number above n. It divides by all smaller numbers: package math/big would make the page's program 80 kB larger.
 func nextPrime(n int64) int64 {
-	for {
-		if n++; big.NewInt(n).ProbablyPrime(0) {
-			return n
+	for n++; !prime(n); n++ {
+	}
+	return n
+}
+
+func prime(n int64) bool {
+	for d := int64(2); d*d <= n; d++ {
+		if n%d == 0 {
+			return false
 		}
 	}
+	return n > 1
 }
 
 func roundedUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
