@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat"
-
 	"llmprof/internal/stats"
 )
 
@@ -197,7 +195,7 @@ func summarize(rows []*Row) Summary {
 		}
 	}
 	slices.Sort(absolute)
-	s.Bias, s.MeanAPE = stat.Mean(signed, nil), stat.Mean(absolute, nil)
+	s.Bias, s.MeanAPE = stats.Mean(signed), stats.Mean(absolute)
 	s.MedianAPE, s.P90APE = stats.Percentile(absolute, 50), stats.Percentile(absolute, 90)
 	if s.Reason = new(noInterval); intervals > 0 {
 		share := inside / intervals

@@ -6,14 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+	"gonum.org/v1/gonum/floats"
 )
-
-// confidence is the level of every interval in a Summary.
-const confidence = 0.95
 
 // greatest is the magnitude up to which a sample's squares can be summed.
 const greatest = 1e150
@@ -42,9 +37,9 @@ type Summary struct {
 	MedianHigh *float64 `json:"median_high"`
 }
 
-// Summarize describes xs, which it leaves as they are. An empty sample and a
+// Describe gives the middle and the tails of xs, which it leaves as they are. An empty sample and a
 // value that is not finite are errors: neither may become a number.
-func Summarize(xs []float64) (*Summary, error) {
+func Describe(xs []float64) (*Summary, error) {
 	if len(xs) == 0 {
 		return nil, fmt.Errorf("no samples to summarize")
 	}
@@ -57,15 +52,11 @@ func Summarize(xs []float64) (*Summary, error) {
 		}
 	}
 	s := slices.Sorted(slices.Values(xs))
-	sum := &Summary{
-		N: len(s), Mean: stat.Mean(s, nil), Median: Percentile(s, 50), Min: s[0], Max: s[len(s)-1],
+	return &Summary{
+		N: len(s), Mean: Mean(s), Median: Percentile(s, 50), Min: s[0], Max: s[len(s)-1],
 		P5: Percentile(s, 5), P25: Percentile(s, 25), P75: Percentile(s, 75),
 		P90: Percentile(s, 90), P95: Percentile(s, 95), P99: Percentile(s, 99),
-	}
-	if len(s) > 1 {
-		sum.spread(s)
-	}
-	return sum, nil
+	}, nil
 }
 
 // Values are what of gives for the items that have it.
@@ -78,48 +69,8 @@ func Values[T any](items []T, of func(*T) *float64) (all []float64) {
 	return all
 }
 
-// Of describes what of gives for the items that have it, nil where none has, or where a value is not finite.
-func Of[T any](items []T, of func(*T) *float64) *Summary {
-	s, err := Summarize(Values(items, of))
-	if err != nil {
-		return nil
-	}
-	return s
-}
-
-// spread adds what takes two values or more.
-func (sum *Summary) spread(sorted []float64) {
-	sd := stat.StdDev(sorted, nil)
-	sum.StdDev = &sd
-	if cv := sd / math.Abs(sum.Mean); !math.IsNaN(cv) && !math.IsInf(cv, 0) {
-		sum.CV = &cv
-	}
-	half := TCritical(sum.N) * StdErr(sd, sum.N)
-	low, high := sum.Mean-half, sum.Mean+half
-	sum.MeanLow, sum.MeanHigh = &low, &high
-	if k := medianRank(sum.N); k >= 0 {
-		sum.MedianLow, sum.MedianHigh = &sorted[k], &sorted[sum.N-1-k]
-	}
-}
-
-// TCritical is how many standard errors the interval of a mean of n values, two
-// or more, reaches to either side.
-func TCritical(n int) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5 + confidence/2)
-}
-
-// StdErr is the standard error of a mean of n values.
-func StdErr(sd float64, n int) float64 { return sd / math.Sqrt(float64(n)) }
-
-// medianRank is the largest k for which the values of ranks k and n-1-k (from
-// 0) enclose the median with the wanted confidence, or -1 if even the extremes
-// do not. The number of values under the median is binomial with p = 1/2, so
-// the chance to miss is 2 P(X <= k). (Hahn and Meeker, Statistical Intervals,
-// 1991, section 5.2.)
-func medianRank(n int) int {
-	d := distuv.Binomial{N: float64(n), P: 0.5}
-	return sort.Search((n+1)/2, func(k int) bool { return 2*d.CDF(float64(k)) > 1-confidence }) - 1
-}
+// Mean is the sum of a sample over its size. Package stat of gonum has it too, with matrices that the page's program would carry.
+func Mean(xs []float64) float64 { return floats.Sum(xs) / float64(len(xs)) }
 
 // Median is the middle of a sample in any order, which has a value at least.
 func Median(xs []float64) float64 { return Percentile(slices.Sorted(slices.Values(xs)), 50) }

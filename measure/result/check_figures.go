@@ -113,7 +113,7 @@ func (c *checker) summary(key string, t *Times) {
 		c.hold(false, "%s.n is %d, but it has %d samples", key, t.N, len(t.Samples))
 		return
 	}
-	want, err := stats.Summarize(t.Samples)
+	want, err := stats.Describe(t.Samples)
 	if err != nil {
 		c.hold(false, "%s: %w", key, err)
 		return
