@@ -24,7 +24,7 @@ type Case struct {
 	Popularity *operator.Popularity // how often each expert is chosen; nil if all are chosen equally often
 	Offload    *operator.Offload    // what of the model lies in the memory of the host; nil for nothing
 	Encoders   []operator.Encoder   // towers that run for each request; nil where requests are text
-	Settings   operator.Settings    // of the server
+	Settings   operator.Settings    // how the server is started
 }
 
 // Workload is what the engine is asked to do.

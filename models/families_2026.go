@@ -287,11 +287,14 @@ func amendQwen4(r *reader, m *Model) {
 	}
 }
 
-// nextPrime is the least prime number above n. It divides by all smaller numbers: package math/big would make the page's program 80 kB larger.
+// nextPrime is the least prime number above n. It divides by all smaller numbers, since package math/big would make the page's program 50
+// kB larger.
 func nextPrime(n int64) int64 {
-	for n++; !prime(n); n++ {
+	for {
+		if n++; prime(n) {
+			return n
+		}
 	}
-	return n
 }
 
 func prime(n int64) bool {

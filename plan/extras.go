@@ -81,7 +81,7 @@ func (s *search) drafting(c *config, drafts int) (*config, error) {
 	}
 	other := *c
 	other.steadies, other.Drafts = nil, drafts
-	return &other, s.q.speculate(&other.server, s.card, &other.Row)
+	return &other, s.ready(&other) // Draft layers take memory.
 }
 
 // stepping is the deployment with steps of another length, which cost what is known of them.

@@ -212,7 +212,7 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 		return nil, err
 	}
 	c.Parallel = r.parallel()
-	c.Settings = operator.Settings{Drafts: r.Drafts, OwnDrafts: r.Drafts > 0 && s.card.Model.Drafts > 0}
+	c.Settings = operator.Settings{Sequences: r.Limit, Drafts: r.Drafts, OwnDrafts: r.Drafts > 0 && s.card.Model.Drafts > 0}
 	if err := engine.Splits(m.Engine, s.card.Model, &c.Scheme, &c.Parallel); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Engine struct {
 	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
 	option     []string                                                  // The options that this engine has.
 	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs; nil where it cannot be set
-	graphs     Graphs                                                    // those that it was told to capture
+	graphs     Graphs                                                    // the CUDA graphs that its servers are told to capture
 	schedulers []sized                                                   // its schedulers, the default first
 	settle     func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known
 	templates  bool                                                      // Dynamo and KServe have templates of its servers

@@ -93,7 +93,7 @@ func flagCases() map[string]struct {
 		"help":                       {"", "--help", ""},
 		// Flags of a server under load do not go with --batch: serving's TestEveryOptionCounts and simulate.txtar hold them.
 		"lenient":                 {},
-		"language-model-only":     {}, // of a model with towers: testdata/script/towers.txtar
+		"language-model-only":     {}, // testdata/script/towers.txtar tries it on a model with towers
 		"rate":                    {},
 		"concurrency":             {},
 		"scheduler":               {},

@@ -150,7 +150,7 @@ func TestBombs(t *testing.T) {
 	forgetPeak(t)
 	for _, name := range slices.Sorted(maps.Keys(bombs)) {
 		for ending, size := range map[string]int{".gz": 300 << 20, "": 40 << 20} {
-			if testkit.Brief() && (ending == "" || name != "events") || ending+name == "burst" { // which is a trace of four million requests
+			if testkit.Brief() && (ending == "" || name != "events") || ending+name == "burst" { // four million requests
 				continue
 			}
 			parts, path := bombs[name], filepath.Join(dir, name+".json"+ending)

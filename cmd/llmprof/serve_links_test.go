@@ -81,12 +81,16 @@ func TestPageKeepsToken(t *testing.T) {
 func TestPageTwoTabs(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
 	p.wait(t, settled)
-	var here string
+	var here, secret string
 	p.eval(t, `location.href`, &here)
 	ctx, cancel := chromedp.NewContext(p.Context)
 	defer cancel()
 	q := &tab{Context: ctx}
-	q.do(t, chromedp.Navigate(strings.Replace(here, "batch=16", "batch=5", 1)))
+	there := strings.Replace(here, "batch=16", "batch=5", 1)
+	q.do(t, chromedp.Navigate(there))
+	q.wait(t, `document.querySelector("#verdict .verdict")?.textContent.includes("this needs the token")`) // which the first tab alone has
+	p.eval(t, `sessionStorage.getItem("token")`, &secret)
+	q.do(t, chromedp.Navigate(strings.Replace(there, "#", "?token="+secret+"#", 1)))
 	q.wait(t, settled+` && document.querySelector("#verdict .command")?.textContent.endsWith("--batch 5")`)
 	p.do(t, page.BringToFront())
 	p.set(t, "batch", "7")

@@ -62,8 +62,9 @@ func Check(manifest string) error {
 	return validate(s, manifest)
 }
 
-// CheckPublished checks a manifest against the definition of its resource that its project publishes, a file of the folder that LLMPROF_CRDS
-// names; without the folder it does nothing. Properties that the definition does not name are refused, which the API server would drop.
+// CheckPublished checks a manifest against the definition of its resource that its project publishes, a file of the folder that
+// LLMPROF_CRDS names; without the folder it does nothing. Properties that the definition does not name are refused, which the API server
+// would drop.
 func CheckPublished(t testing.TB, manifest, file string) {
 	t.Helper()
 	folder := os.Getenv("LLMPROF_CRDS")

@@ -53,7 +53,7 @@ func (p *Page) other(table *models.Table, name string, lenient bool) (*models.Mo
 	switch {
 	case strings.HasPrefix(name, p.root):
 		m, err := models.ReadFile(name, lenient)
-		if err == nil && name == p.root+"config.json" { // which is called after its folder elsewhere
+		if err == nil && name == p.root+"config.json" { // Elsewhere a config.json is called after its folder.
 			m.Name = "config"
 		}
 		return m, err

@@ -272,7 +272,7 @@ func Read(to reflect.Value, text string) (err error) {
 		*p, err = strconv.ParseUint(text, 0, 64)
 	case *[]string:
 		if *p == nil {
-			*p = []string{} // which was given, and is empty
+			*p = []string{} // The list was given, and is empty.
 		}
 		if text != "" {
 			*p = append(*p, strings.Split(text, ",")...)

@@ -21,7 +21,7 @@ const CompareSchema = "llmprof.compare/v1"
 
 // A Side is one deployment of a comparison, predicted or measured.
 type Side struct {
-	Name string `json:"name" jsonschema:"minLength=1"`                  // as it was given
+	Name string `json:"name" jsonschema:"minLength=1"`                  // the name as it was given
 	Kind string `json:"kind" jsonschema:"enum=predicted,enum=measured"` // "predicted" or "measured"
 	// The side was measured, or its constants were on a GPU of the kind.
 	Measured bool   `json:"measured"`

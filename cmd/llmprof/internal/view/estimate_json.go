@@ -25,7 +25,7 @@ type EstimateDocument struct {
 	GPU         gpuJSON      `json:"gpu"`           // the GPUs
 	Parallelism splitJSON    `json:"parallelism"`   // how the model is split
 	Workload    workloadJSON `json:"workload"`      // what is asked
-	Engine      string       `json:"engine"`        // that was predicted
+	Engine      string       `json:"engine"`        // the engine that was predicted
 	EngineWhy   string       `json:"engine_reason"` // why it was taken by default; empty where it was asked for
 	Eager       bool         `json:"enforce_eager"` // no CUDA graphs are captured
 	// most tokens of a step in a CUDA graph; null for the engine's own

@@ -180,7 +180,7 @@ func attentionText(a *models.Attention) string {
 // A ModelCheck is what was found in one config.json; the figures are null where it
 // failed.
 type ModelCheck struct {
-	File         string      `json:"file"` // as it was given
+	File         string      `json:"file"` // the file as it was given
 	OK           bool        `json:"ok"`
 	Error        *string     `json:"error"` // what is wrong; null if ok
 	Name         *string     `json:"name"`
