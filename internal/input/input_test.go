@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,6 +184,39 @@ func TestPacked(t *testing.T) {
 		testkit.Must(t, os.WriteFile(file, text, 0o600))
 		if got, err := Read(file, 1000); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%.20q, error %v; want one with %q", got, err, what)
+		}
+	}
+}
+
+// TestPackedBomb gives nothing of a window of a text that is far larger than what it was packed to, and all that is before it.
+func TestPackedBomb(t *testing.T) {
+	honest := make([]byte, windowBytes)
+	_, err := rand.NewChaCha8([32]byte{1}).Read(honest)
+	testkit.Must(t, err)
+	for what, text := range map[string]struct {
+		text    [][]byte
+		given   int
+		refused bool
+	}{
+		"at once":           {text: [][]byte{make([]byte, windowBytes)}, refused: true},
+		"parts":             {text: [][]byte{make([]byte, windowBytes/2), {}, make([]byte, windowBytes)}, refused: true},
+		"after much":        {text: [][]byte{honest, make([]byte, windowBytes)}, given: windowBytes, refused: true},
+		"less than that":    {text: [][]byte{make([]byte, windowBytes-1)}, given: windowBytes - 1},
+		"much, then little": {text: [][]byte{honest, make([]byte, 100)}, given: windowBytes + 100},
+	} {
+		var packed bytes.Buffer
+		for _, part := range text.text {
+			w, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+			testkit.Must(t, err)
+			_, err = w.Write(part)
+			testkit.Must(t, err)
+			testkit.Must(t, w.Close())
+		}
+		from, err := Unpack(&packed)
+		testkit.Must(t, err)
+		given, err := io.Copy(io.Discard, from)
+		if int(given) != text.given || (err != nil) != text.refused || err != nil && !strings.Contains(err.Error(), "100 times its size") {
+			t.Errorf("%s: %d bytes, %v", what, given, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package input
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
@@ -11,8 +12,8 @@ import (
 
 // What gzip packs of a trace has a tenth to a fiftieth of its size; a file that was made to fill a memory has a thousandth.
 const (
-	mostUnpacked = 100      // times the size of the file
-	freeUnpacked = 16 << 20 // bytes that may be more
+	mostUnpacked = 100      // times the size of what it was unpacked from, for each window of the text
+	windowBytes  = 16 << 20 // bytes of a window, which is unpacked whole before any of it is given
 	mostPacked   = 1032     // times that deflate can make a text smaller, of zeros alone
 )
 
@@ -31,7 +32,7 @@ func Unpack(from io.Reader) (io.Reader, error) {
 		return nil, damaged(err)
 	}
 	z.Multistream(false) // What follows is looked at before it is unpacked, to tell a further part from anything else.
-	return &unpacked{text: counted{from: z}, z: z, b: b, packed: packed}, nil
+	return &unpacked{z: z, b: b, packed: packed}, nil
 }
 
 // A counted reader knows how many bytes it gave.
@@ -46,27 +47,51 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An unpacked file ends in an error where it has far more than a file of its size holds.
+// An unpacked file gives its text window by window. It ends in an error before a window that is far larger than what it was
+// unpacked from: to unpack a text is much faster than to parse it, so that a file that is made to take long is refused early.
 type unpacked struct {
-	text   counted
 	z      *gzip.Reader
 	b      *bufio.Reader
 	packed *counted
+	window bytes.Buffer // what is left to give of the window
+	end    error        // what comes after it, if that is known
 }
 
-func (u *unpacked) Read(p []byte) (n int, err error) {
-	for n == 0 && err == nil && len(p) > 0 {
-		if u.text.bytes > freeUnpacked && u.text.bytes > mostUnpacked*u.packed.bytes {
-			return 0, fmt.Errorf("it unpacks to more than %d times its size: give it unpacked if it is no mistake", mostUnpacked)
+func (u *unpacked) Read(p []byte) (int, error) {
+	if u.window.Len() == 0 && u.end == nil {
+		u.end = u.fill()
+	}
+	if u.window.Len() == 0 {
+		return 0, u.end
+	}
+	return u.window.Read(p)
+}
+
+// fill unpacks a window.
+func (u *unpacked) fill() error {
+	u.window.Reset()
+	before := u.taken()
+	for u.window.Len() < windowBytes {
+		n, err := u.window.ReadFrom(io.LimitReader(u.z, int64(windowBytes-u.window.Len())))
+		switch {
+		case err != nil:
+			return damaged(err)
+		case n > 0:
+			continue
 		}
-		if n, err = u.text.Read(p); errors.Is(err, io.EOF) {
-			err = u.further()
-		} else if err != nil {
-			err = damaged(err)
+		if err := u.further(); err != nil {
+			return err
 		}
 	}
-	return n, err
+	if windowBytes > mostUnpacked*(u.taken()-before) {
+		u.window.Reset()
+		return fmt.Errorf("it unpacks to more than %d times its size: give it unpacked if it is no mistake", mostUnpacked)
+	}
+	return nil
 }
+
+// taken is how many bytes of the file were unpacked so far.
+func (u *unpacked) taken() int64 { return u.packed.bytes - int64(u.b.Buffered()) }
 
 // further begins with the part that follows the one that ended: a file of gzip may have several.
 func (u *unpacked) further() error {
