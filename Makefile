@@ -6,7 +6,7 @@ FUZZTIME := 30s
 # also spent on inputs that are interesting only.
 FUZZMINIMIZE := 5s
 
-GPU_TESTS := measure/power measure/transformers measure/native measure/native/cuda measure/native/process
+GPU_TESTS := measure/power measure/internal/transformers measure/native measure/native/cuda measure/native/process
 
 # What builds and runs the container.
 CONTAINERS := docker
@@ -51,7 +51,7 @@ fuzz:
 ## venv: a Python with torch, transformers and llama.cpp's server in .venv/, for tests of engines and servers; some 3 minutes and 6 GB once, 9 GB while it installs
 venv: .venv/installed
 
-.venv/installed: measure/transformers/requirements.txt measure/openai/testdata/requirements.txt
+.venv/installed: measure/internal/transformers/requirements.txt measure/openai/testdata/requirements.txt
 	python3 -m venv .venv
 	mkdir -p .venv/tmp
 	TMPDIR=$(CURDIR)/.venv/tmp .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir $(addprefix -r ,$^)

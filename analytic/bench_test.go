@@ -5,9 +5,9 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 )
 
 // BenchmarkEstimate is a full estimate of a dense model from nothing but its shape and a

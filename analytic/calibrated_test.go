@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/measure/calibrate"
 	"llmprof/roofline"
 	"llmprof/unit"

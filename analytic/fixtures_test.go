@@ -3,7 +3,7 @@ package analytic_test
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 )
 
 var (

@@ -6,8 +6,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"

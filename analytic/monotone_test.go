@@ -8,9 +8,9 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/unit"
 )

@@ -5,7 +5,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

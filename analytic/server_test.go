@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/unit"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/roofline"
 )
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/unit"
 )

@@ -13,9 +13,9 @@ import (
 	"llmprof/hardware"
 	"llmprof/internal/child"
 	"llmprof/measure/experiment"
+	"llmprof/measure/internal/transformers"
 	"llmprof/measure/native/process"
 	"llmprof/measure/result"
-	"llmprof/measure/transformers"
 	"llmprof/measure/worker"
 	"llmprof/models"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/measure/experiment"
 	"llmprof/measure/native/cuda"
 	"llmprof/models"

@@ -13,8 +13,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"

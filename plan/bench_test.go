@@ -3,7 +3,7 @@ package plan
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/serving"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/serving"
 	"llmprof/unit"
 )

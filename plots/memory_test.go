@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/plots/colors"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 )
 
 // server is one replica of a model on GPUs with a scheduler.

@@ -3,7 +3,7 @@ package serving
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/unit"
 )
 

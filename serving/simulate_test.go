@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/unit"
 )
 

@@ -3,8 +3,8 @@ package serving
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 )
 
 // The steady state of a disaggregated server is what a simulation of it comes to.

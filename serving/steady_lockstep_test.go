@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 )
 
 // sharing is a server whose replicas share their experts.

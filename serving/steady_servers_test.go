@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 )
 
 // Over servers of any kind the steady state is that of long simulations: the mean TTFT within 1 % at the median and 4 % at the 90th

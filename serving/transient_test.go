@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/unit"
 )
 

@@ -3,8 +3,8 @@ package validate
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 )
 
 // scorer scores with the tables that come with the program.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"llmprof"
-	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 )
 
 // TestSpread works out by how much times of releases that were not measured differ from the predictions by the constants of those that

@@ -6,7 +6,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 )
 
 // TestLayersOfOneName holds that the layers of a sum are those of all kinds with its name: SmolLM3's 27 and 9, which differ

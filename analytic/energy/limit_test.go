@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"

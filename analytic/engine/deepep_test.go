@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 )
 
 // With DeepEP tokens go to the ranks of their experts alone, in FP8 where experts multiply them so, and return in 16 bits.

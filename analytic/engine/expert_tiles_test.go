@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -3,7 +3,7 @@ package engine_test
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 )
 
 var (

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/roofline"
 )

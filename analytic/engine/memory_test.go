@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 

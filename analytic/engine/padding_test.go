@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 

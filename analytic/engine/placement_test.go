@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 

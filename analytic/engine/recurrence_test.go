@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/roofline"
 )
 

@@ -3,8 +3,8 @@ package engine_test
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/roofline"
 )
 

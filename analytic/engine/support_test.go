@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/unit"
 )

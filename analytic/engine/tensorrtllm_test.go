@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"

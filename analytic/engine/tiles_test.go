@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -3,9 +3,9 @@ package operator_test
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/unit"
 )

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 

@@ -3,8 +3,8 @@ package operator_test
 import (
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 

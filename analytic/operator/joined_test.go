@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/operator"
+	"llmprof/internal/testkit/casetest"
 )
 
 // Hops within a node and between nodes follow from where the stages of the pipeline lie.

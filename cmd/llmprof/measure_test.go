@@ -34,7 +34,7 @@ func TestMeasure(t *testing.T) {
 	py := python(t)
 	for _, name := range []string{"llama", "qwen3moe", "mamba2"} {
 		t.Run(name, func(t *testing.T) {
-			config, err := filepath.Abs("../../measure/transformers/testdata/" + name + ".json")
+			config, err := filepath.Abs("../../measure/internal/transformers/testdata/" + name + ".json")
 			testkit.Must(t, err)
 			dir := t.TempDir()
 			text, err := os.ReadFile(config)

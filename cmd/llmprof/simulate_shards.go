@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"llmprof/plan/submit"
+	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/plots/render"
 	"llmprof/serving"
 )

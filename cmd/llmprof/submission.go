@@ -17,9 +17,9 @@ import (
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
-	"llmprof/plan/submit"
 	"llmprof/plan/sweep"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"llmprof/plan/submit"
+	"llmprof/cmd/llmprof/internal/submit"
 )
 
 // What makes a command line a shard stands before a "--", behind which words are no flags.

@@ -15,9 +15,9 @@ import (
 	"llmprof/internal/concurrent"
 	"llmprof/internal/procfs"
 	"llmprof/internal/stats"
+	"llmprof/measure/internal/transformers"
 	"llmprof/measure/native/process"
 	"llmprof/measure/power"
-	"llmprof/measure/transformers"
 	"llmprof/measure/worker"
 	"llmprof/unit"
 )

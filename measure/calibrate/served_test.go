@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/internal/stats"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/serving"

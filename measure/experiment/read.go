@@ -12,7 +12,7 @@ import (
 	"llmprof/internal/input"
 	"llmprof/internal/spelling"
 	"llmprof/internal/tree"
-	"llmprof/measure/experiment/compat"
+	"llmprof/measure/experiment/internal/compat"
 )
 
 // A reader reads the files of one experiment.

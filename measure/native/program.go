@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"llmprof/measure/native/cuda"
-	"llmprof/measure/native/kernels"
+	"llmprof/measure/native/internal/kernels"
 )
 
 // A program is the compiled kernels for one shape of model.

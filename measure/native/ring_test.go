@@ -47,7 +47,7 @@ func TestKernelRings(t *testing.T) {
 	}
 }
 
-//go:embed kernels/ptx.cuh
+//go:embed internal/kernels/ptx.cuh
 var words string
 
 //go:embed testdata/rings.cu

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/measure/worker/xid"
+	"llmprof/measure/worker/internal/xid"
 )
 
 // A Worker is a running engine. Its commands are given one at a time; Stop alone

@@ -6,8 +6,8 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/plan/sweep"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"

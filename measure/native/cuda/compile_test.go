@@ -12,7 +12,7 @@ import (
 	"llmprof/internal/testkit"
 	"llmprof/measure/native/cuda"
 	"llmprof/measure/native/internal/emulate"
-	"llmprof/measure/native/kernels"
+	"llmprof/measure/native/internal/kernels"
 )
 
 // compiler opens NVRTC, which needs no GPU, from LLMPROF_TEST_CUDA_LIBS, from the usual places, or

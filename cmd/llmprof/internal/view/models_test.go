@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit/casetest"
 )
 
 // The line of the KV cache says how it grows before and after the windows are full, by hand.

@@ -10,7 +10,7 @@ import (
 	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/pythontest"
-	"llmprof/measure/transformers"
+	"llmprof/measure/internal/transformers"
 	"llmprof/measure/worker"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/pythontest"
-	"llmprof/measure/transformers"
+	"llmprof/measure/internal/transformers"
 )
 
 // plant writes modules that say that they were run, under names that Python, torchrun

@@ -11,7 +11,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/pythontest"
-	"llmprof/measure/transformers"
+	"llmprof/measure/internal/transformers"
 	"llmprof/measure/worker"
 )
 
