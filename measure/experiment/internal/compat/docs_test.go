@@ -10,7 +10,7 @@ import (
 // TestNamesInDocs checks that the document of experiment files names every other name of a setting, and every name
 // without effect.
 func TestNamesInDocs(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "experiments.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "experiments.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
