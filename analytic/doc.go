@@ -22,6 +22,6 @@
 //	p, err := analytic.NewPredictor(&analytic.Case{Model: model, Machine: m, Scheme: scheme})
 //	e, err := p.Predict(&analytic.Workload{Batch: 8, PromptLen: 1024, GenLen: 128})
 //
-// What may change: figures of an Estimate are added, and predictions follow what is measured, as the CHANGELOG says; Case, Predict and
-// the figures that are there stay. Packages below are open because their types stand in these, and change with the theory.
+// What may change: figures of an Estimate are added, and predictions follow what is measured, as the CHANGELOG says; Case, Workload,
+// Machine, Predict and Estimate stay. Packages below are open because their types stand in these, and change with the theory.
 package analytic

@@ -3,5 +3,5 @@
 // with all defaults, near misses and refusals. A Deployment gives an estimate, steady states, and a server that package serving simulates.
 //
 // What may change: settings and figures are added, whose zero values are what is done now, and defaults follow the engines', as the
-// CHANGELOG says; Open, Request, Answer, Serve and the keys of settings stay. This is the door for other programs.
+// CHANGELOG says; Library, Request, with the keys of its settings, and Answer stay. This is the door for other programs.
 package deployment

@@ -20,6 +20,6 @@
 // A session warms an engine up until it is steady, runs each phase in windows that are long enough for the energy counters, and tests
 // that the parts add up to the whole. Package calibrate fits constants to what the same workers say of single operators.
 //
-// What may change: fields of results are added under the same schema; Lab and its Measure stay. Packages below are of engines and sensors,
+// What may change: fields of results are added under the same schema; Lab stays. Packages below are of engines and sensors,
 // and change with these.
 package measure

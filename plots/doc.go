@@ -11,5 +11,5 @@
 // All text is horizontal, axis titles included: those of vertical axes stand
 // above them. All axes that show quantities spanning decades are logarithmic.
 //
-// What may change: charts are added, and drawings look otherwise; functions that return a Figure stay.
+// What may change: charts are added, and drawings look otherwise; Figure and the functions that return one stay.
 package plots

@@ -18,6 +18,6 @@
 // the constants of each law. A new kind of kernel is one law in a file of its own;
 // a new constant is one entry of the list in constants.go.
 //
-// What may change: constants and kernel classes are added, and values of constants follow what is measured; fields of Work, Kernel and Cost
-// keep their meaning.
+// What may change: constants and kernel classes are added, and values of constants follow what is measured; Machine, Work, Kernel and Cost
+// stay.
 package roofline

@@ -10,7 +10,8 @@
 //
 // Numbers of flags, as "32k", are read by ParseNumber and ParseCount.
 //
-// What may change: units, formats, metrics and warnings are added; a type keeps its unit.
+// What may change: units, formats, metrics and warnings are added; Bytes, FLOPs, Seconds, Watts, Joules, Dollars, Format, Metric, Warning,
+// ParseNumber and ParseCount stay.
 package unit
 
 import (
