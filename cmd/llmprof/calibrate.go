@@ -129,8 +129,8 @@ func (c *fitting) check() error {
 		return usage("--dtype %v: want bf16, fp16 or fp32", c.dtype)
 	case c.Engine == calibrate.Native && c.dtype != unit.NoFormat && c.dtype != unit.BF16:
 		return usage("--dtype %v: the native engine computes in bf16 alone", c.dtype)
-	case c.TP < 1 || c.TP > 1024:
-		return usage("--tp %d: want a number of GPUs from 1 to 1024", c.TP)
+	case c.TP < 1 || c.TP > 16:
+		return usage("--tp %d: want a number of GPUs from 1 to 16", c.TP)
 	case c.Limit <= 0:
 		return usage("--limit %v: want a time above 0", c.Limit)
 	}

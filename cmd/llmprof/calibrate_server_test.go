@@ -171,7 +171,7 @@ func TestCalibrateServerDies(t *testing.T) {
 		t.Errorf("fitted again: exit %d: %s\n%s\nwant\n%s", again.code, again.stderr, again.stdout, whole.stdout)
 	}
 	if other := try(t, append(args, "--max-tokens", "1024")...); other.code == 0 ||
-		!strings.Contains(other.stderr, "has points of a server with plan") {
+		!strings.Contains(other.stderr, "has rows with plan") {
 		t.Errorf("another plan: exit %d: %s", other.code, other.stderr)
 	}
 }

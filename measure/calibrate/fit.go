@@ -82,8 +82,7 @@ const (
 	tenth     = 0.1  // share of what a row adds, or of what starts and ends draw, which is never more
 	intercept = 0.5  // share of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
-	resamples = 200
-	folds     = 3 // a third is left out at a time
+	folds     = 3    // a third is left out at a time
 	seed      = 20261121
 )
 
@@ -243,6 +242,9 @@ func (f *fit) free() (at []int) {
 	}
 	return at
 }
+
+// resamples is the number of fits of an interval; tests take fewer.
+var resamples = 200
 
 // The rules of the descent.
 const (

@@ -104,6 +104,8 @@ func board(t testing.TB, name string) *hardware.GPU {
 // TestH200 compares the built-in calibration of the H200 with the fit of its rows, and the rows
 // with the measurements.
 func TestH200(t *testing.T) {
+	resamples = wholeResamples
+	defer func() { resamples = testkit.Cases(briefResamples, wholeResamples) }()
 	text := h200Rows(t)
 	testkit.Golden(t, filepath.Join("testdata", "h200.jsonl"), string(text))
 	rows, err := parseRows("h200.jsonl", text)

@@ -71,9 +71,6 @@ var drawn = map[Kind]Kind{
 // wgmmaKinds are products of decode steps of many sequences, as the engine calls them.
 var wgmmaKinds = []Kind{QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode}
 
-// expertKinds are the operators of a mixture in a prompt.
-var expertKinds = []Kind{TopKPrefill, GateUpPrefill, DownPrefill}
-
 // times is the kind that times what k does.
 func (k Kind) times() Kind {
 	if same, ok := drawn[k]; ok {
@@ -115,35 +112,16 @@ type Point struct {
 	Ranks  int             // 1 for all but all-reduces
 }
 
-// String names the point as progress shows it.
+// String names the point as progress shows it: gemm m=1 n=768 k=4096.
 func (p Point) String() string {
-	s := p.Shape
-	switch p.Kind.times() {
-	case GEMM, Sustained:
-		return fmt.Sprintf("%s %d×%d×%d", p.Kind, s.M, s.N, s.K)
-	case AttentionPrefill:
-		return fmt.Sprintf("%s of %d tokens, %d heads on %d", p.Kind, s.Tokens, s.Heads, s.KVHeads)
-	case AttentionDecode:
-		return fmt.Sprintf("%s at context %d, batch %d, %d heads on %d", p.Kind, s.Context, s.Batch, s.Heads, s.KVHeads)
-	case MixtureDecode:
-		return fmt.Sprintf("%s of %d of %d experts of %d×%d, batch %d", p.Kind, s.TopK, s.Experts, s.Hidden, s.Width, s.Batch)
-	case TopKPrefill, GateUpPrefill, DownPrefill, Mixture:
-		return fmt.Sprintf("%s of %d tokens, %d of %d experts of %d×%d", p.Kind, s.Tokens, s.TopK, s.Experts, s.Hidden, s.Width)
-	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		_, n, k := p.product()
-		return fmt.Sprintf("%s %d×%d×%d", p.Kind, s.Batch, n, k)
-	case LaunchPrefill:
-		return fmt.Sprintf("%s of %d tokens, %d×%d", p.Kind, s.Tokens, s.Hidden, s.Width)
-	case RMSNorm, Activation:
-		return fmt.Sprintf("%s %d×%d", p.Kind, s.Tokens, s.Width)
-	case Read, Copy:
-		return fmt.Sprintf("%s %v", p.Kind, unit.Bytes(s.Bytes))
-	case AllReduce, OneShot:
-		return fmt.Sprintf("%s %v over %d", p.Kind, unit.Bytes(s.Bytes), p.Ranks)
-	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
-		return fmt.Sprintf("%s, %d launches", p.Kind, s.Launches)
+	text, has := string(p.Kind), sizes(&p.Shape)
+	for name := range strings.FieldsSeq(sizesOf[p.Kind.times()]) {
+		text += fmt.Sprintf(" %s=%d", name, has[name])
 	}
-	return string(p.Kind)
+	if p.Ranks > 1 {
+		text += fmt.Sprintf(" over %d GPUs", p.Ranks)
+	}
+	return text
 }
 
 // Texts are the names of all kinds.
@@ -188,10 +166,7 @@ func (p *Point) check() error {
 	if !ok {
 		return fmt.Errorf("no kind %.40q", p.Kind)
 	}
-	has, err := sizes(&p.Shape)
-	if err != nil {
-		return err
-	}
+	has := sizes(&p.Shape)
 	for name := range strings.FieldsSeq(names) {
 		if n := has[name]; n < 1 || n > largest {
 			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed: %s", p.Kind, p.Shape, name)

@@ -1,16 +1,13 @@
 package calibrate
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
 	"llmprof/hardware"
-	"llmprof/internal/input"
 	"llmprof/internal/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -145,97 +142,28 @@ type Rows struct {
 	Torn    int // bytes of a last line that was never finished
 }
 
-// most is longer than any file of rows.
-const most = 64 << 20
-
 // ReadRows reads a file of rows. A last line without its end is left out: whoever
 // wrote it was stopped.
 func ReadRows(path string) (*Rows, error) {
-	return read(path, parseRows)
-}
-
-// read reads a file of rows by parse.
-func read[T any](path string, parse func(path string, text []byte) (T, error)) (rows T, err error) {
-	text, err := readRowFile(path)
+	text, err := readLines(path)
 	if err != nil {
-		return rows, err
+		return nil, err
 	}
-	return parse(path, text)
-}
-
-func readRowFile(path string) ([]byte, error) {
-	text, err := input.Read(path, most)
-	if err != nil {
-		return nil, fmt.Errorf("rows: %w (want a regular file of at most %v)", err, unit.Bytes(most).Binary())
-	}
-	return text, nil
+	return parseRows(path, text)
 }
 
 // parseRows reads the lines of a file of rows, named file in messages.
-func parseRows(file string, text []byte) (*Rows, error) {
-	out := &Rows{}
-	var err error
-	if out.Torn, err = eachLine(file, text, out.line); err != nil {
-		return nil, err
-	}
-	if out.Machine.Kind == "" {
-		return nil, fmt.Errorf("%s: no line says on which machine the rows were measured: want one of kind %q first", file, machineKind)
-	}
-	return out, nil
-}
-
-// eachLine has every whole line taken, by its kind, and returns the length of a last one without its end.
-func eachLine(file string, text []byte, take func(kind string, strict *json.Decoder) error) (torn int, err error) {
-	for n := 1; len(text) > 0; n++ {
-		line, rest, whole := bytes.Cut(text, []byte("\n"))
-		if !whole {
-			return len(line), nil
-		}
-		text = rest
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		var head struct{ Schema, Kind string }
-		err := json.Unmarshal(line, &head)
-		switch {
-		case err != nil:
-			err = fmt.Errorf("not a row: %w", err)
-		case head.Schema != RowSchema:
-			err = fmt.Errorf("the schema is %.60q: want %q", head.Schema, RowSchema)
-		default:
-			strict := json.NewDecoder(bytes.NewReader(line))
-			strict.DisallowUnknownFields()
-			err = take(head.Kind, strict)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
-	}
-	return 0, nil
-}
-
-func (out *Rows) line(kind string, strict *json.Decoder) error {
-	if kind == serverKind {
-		return fmt.Errorf("the rows are of a server: give --engine openai, or --rows alone")
-	}
-	if kind == machineKind {
-		if out.Machine.Kind != "" {
-			return fmt.Errorf("a second line of the machine: rows of two machines are two files")
-		}
-		if err := strict.Decode(&out.Machine); err != nil {
+func parseRows(file string, text []byte) (rows *Rows, err error) {
+	rows = &Rows{}
+	rows.Torn, err = eachLine(file, text, &rows.Machine, machineKind, func(_ string, strict *json.Decoder) error {
+		var r Row
+		if err := strict.Decode(&r); err != nil {
 			return err
 		}
-		return out.Machine.check()
-	}
-	if out.Machine.Kind == "" {
-		return fmt.Errorf("a row comes before the line of the machine")
-	}
-	var r Row
-	if err := strict.Decode(&r); err != nil {
-		return err
-	}
-	out.Rows = append(out.Rows, r)
-	return r.check()
+		rows.Rows = append(rows.Rows, r)
+		return r.check()
+	})
+	return rows, err
 }
 
 // has reports whether the point was measured.
@@ -243,76 +171,17 @@ func (out *Rows) has(p Point) bool {
 	return slices.ContainsFunc(out.Rows, func(r Row) bool { return r.Point() == p })
 }
 
-// A rowFile is one that rows are added to, each a whole line.
-type rowFile struct{ *os.File }
-
 // openRows opens a file of rows to add to. A new file begins with the machine.
-func openRows(path string, m *Machine) (*rowFile, *Rows, error) {
+func openRows(path string, m *Machine) (*lineFile, *Rows, error) {
 	m.Schema, m.Kind = RowSchema, machineKind
 	rows := &Rows{Machine: *m}
-	out, err := openRowFile(path, m, func() (torn int, err error) {
+	out, err := openLines(path, m, func() (torn int, err error) {
 		if rows, err = ReadRows(path); err != nil {
 			return 0, err
 		}
-		if h := &rows.Machine; h.GPU != m.GPU || h.Engine != m.Engine || h.DType != m.DType || h.Device != m.Device || h.Kernels != m.Kernels {
-			return 0, fmt.Errorf("%s has rows of %s (%s, %s, %v, %s); here are %s (%s, %s, %v, %s): give another file",
-				path, h.GPU, h.Device, h.Engine, h.DType, h.Kernels, m.GPU, m.Device, m.Engine, m.DType, m.Kernels)
-		}
-		return rows.Torn, nil
+		return rows.Torn, sameHead(path, &rows.Machine, m, "gpu", "device", "engine", "dtype", "kernels")
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return out, rows, nil
-}
-
-// openRowFile opens a file to add lines to, and cuts off a torn last line, whose bytes read counts. A new file begins with the head.
-func openRowFile(path string, head any, read func() (torn int, err error)) (*rowFile, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
-	}
-	out := &rowFile{f}
-	if err := out.begin(head, read); err != nil {
-		_ = f.Close() // the error says more
-		return nil, err
-	}
-	return out, nil
-}
-
-func (out *rowFile) begin(head any, read func() (torn int, err error)) error {
-	info, err := out.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() == 0 {
-		return out.write(head)
-	}
-	torn, err := read()
-	if err != nil {
-		return err
-	}
-	end := info.Size() - int64(torn)
-	if err := out.Truncate(end); err != nil {
-		return err
-	}
-	_, err = out.Seek(end, 0)
-	return err
-}
-
-// write writes a row, or the machine: whole, and to the disk, before the next is measured.
-func (out *rowFile) write(v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if _, err = out.Write(append(line, '\n')); err == nil {
-		err = out.Sync()
-	}
-	if err != nil {
-		return fmt.Errorf("rows: %w; the last, which may lack there, is %s", err, line)
-	}
-	return nil
+	return out, rows, err
 }
 
 // device is the machine as a calibration file says it.

@@ -404,7 +404,7 @@ func TestRowMistakes(t *testing.T) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for _, c := range []struct{ old, new, says string }{
-		{`"seconds":[0.00001`, `"seconds":[0`, "r:2: gemm 8×64×64 took 0 s"},
+		{`"seconds":[0.00001`, `"seconds":[0`, "r:2: gemm m=8 n=64 k=64 took 0 s"},
 		{`"seconds":[0.00001`, `"seconds":[-1`, "took -1 s"},
 		{`"seconds":[0.00001,0.00003,0.00002]`, `"seconds":[]`, "no samples"},
 		{`"median_s":0.00002`, `"median_s":0.00003`, "its samples and its shape give 2e-05"},
@@ -435,7 +435,7 @@ func TestRowMistakes(t *testing.T) {
 			t.Errorf("%q for %q: %v, want %q", c.new, c.old, err, c.says)
 		}
 	}
-	if _, err := parseRows("r", nil); err == nil || !strings.Contains(err.Error(), "no line says on which machine") {
+	if _, err := parseRows("r", nil); err == nil || !strings.Contains(err.Error(), "no line says what was measured") {
 		t.Error(err)
 	}
 }

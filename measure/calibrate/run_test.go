@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"llmprof/internal/stats"
+	"llmprof/internal/testkit"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/worker"
@@ -26,8 +27,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") { // started as a worker's interpreter
 		os.Exit(pretend(os.Getenv("LLMPROF_TEST_BENCH")))
 	}
+	resamples = testkit.Cases(briefResamples, wholeResamples)
 	os.Exit(m.Run())
 }
+
+// Fits of tests take briefResamples for an interval, those of goldens wholeResamples.
+const briefResamples, wholeResamples = 20, 200
 
 func pretend(mode string) int {
 	fmt.Printf(`{"event":"hello","hello":{"protocol":%d,"engine":"transformers","version":"5","pid":%d,"versions":{"torch":"2.0"}}}`+"\n",
@@ -158,7 +163,7 @@ func TestRunEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
 	_, said, err := pretended(t, "crashes", file, 0)
 	var crash *worker.Crash
-	if !errors.As(err, &crash) || !strings.Contains(err.Error(), "gemm 64×256×256: ") {
+	if !errors.As(err, &crash) || !strings.Contains(err.Error(), "gemm m=64 n=256 k=256: ") {
 		t.Errorf("%v: %v", err, said)
 	}
 	_, _, err = pretended(t, "missing", file, 0)
@@ -179,7 +184,7 @@ func TestRunEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, said, err := pretended(t, "", file, 0)
-	if err != nil || len(again.Rows) <= len(rows.Rows) || strings.Contains(strings.Join(said, "\n"), "gemm 1×256×256:") {
+	if err != nil || len(again.Rows) <= len(rows.Rows) || strings.Contains(strings.Join(said, "\n"), "gemm m=1 n=256 k=256:") {
 		t.Errorf("%d rows, then %d: %v, %v", len(rows.Rows), len(again.Rows), err, said)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"reflect"
 	"time"
 )
 
@@ -97,7 +96,7 @@ func (out *ServedRows) add(index int, p *ServedPoint) {
 
 // IsServed reports whether a file has points of a server, not rows of operators.
 func IsServed(path string) bool {
-	text, err := readRowFile(path)
+	text, err := readLines(path)
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	var head struct{ Schema, Kind string }
 	return err == nil && json.Unmarshal(line, &head) == nil && head.Schema == RowSchema && head.Kind == serverKind
@@ -105,97 +104,55 @@ func IsServed(path string) bool {
 
 // ReadServed reads a file of points of a server. A last line without its end is left out.
 func ReadServed(path string) (*ServedRows, error) {
-	return read(path, parseServed)
+	text, err := readLines(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseServed(path, text)
 }
 
 // parseServed reads the lines of a file of points, named path in messages.
-func parseServed(path string, text []byte) (*ServedRows, error) {
-	out := &ServedRows{}
-	var err error
-	if out.Torn, err = eachLine(path, text, out.line); err != nil {
-		return nil, err
-	}
-	if out.Server.Kind == "" {
-		return nil, fmt.Errorf("%s: no line says which server was measured: want one of kind %q first", path, serverKind)
-	}
-	return out, nil
-}
-
-func (out *ServedRows) line(kind string, strict *json.Decoder) error {
-	begun := out.Server.Kind != ""
-	switch {
-	case kind == serverKind && begun:
-		return fmt.Errorf("a second line of the server: points of two servers are two files")
-	case kind == serverKind:
-		if err := strict.Decode(&out.Server); err != nil {
+func parseServed(path string, text []byte) (rows *ServedRows, err error) {
+	rows = &ServedRows{}
+	rows.Torn, err = eachLine(path, text, &rows.Server, serverKind, func(kind string, strict *json.Decoder) error {
+		var r servedRow
+		if kind != servedKind {
+			return fmt.Errorf("a line of kind %.60q in a file of a server: want %q", kind, servedKind)
+		}
+		if err := strict.Decode(&r); err != nil {
 			return err
 		}
-		return out.Server.check()
-	case kind != servedKind:
-		return fmt.Errorf("a line of kind %.60q in a file of a server: want %q", kind, servedKind)
-	case !begun:
-		return fmt.Errorf("a point comes before the line of the server")
-	}
-	var r servedRow
-	if err := strict.Decode(&r); err != nil {
-		return err
-	}
-	if err := r.check(); err != nil {
-		return err
-	}
-	if out.Has(r.Index) {
-		return fmt.Errorf("point %d comes a second time", r.Index)
-	}
-	out.add(r.Index, &r.ServedPoint)
-	return nil
+		if rows.Has(r.Index) {
+			return fmt.Errorf("point %d comes a second time", r.Index)
+		}
+		rows.add(r.Index, &r.ServedPoint)
+		return r.check()
+	})
+	return rows, err
 }
 
 // A ServedFile is one that points are added to, each a whole line. Without a path it keeps them in memory alone.
 type ServedFile struct {
 	ServedRows
-	file *rowFile
+	file *lineFile
 }
 
 // OpenServed opens a file of points to add to, and cuts off a torn last line. A new file begins with the server.
-func OpenServed(path string, s *Server) (*ServedFile, error) {
+func OpenServed(path string, s *Server) (out *ServedFile, err error) {
 	s.Schema, s.Kind = RowSchema, serverKind
-	out := &ServedFile{ServedRows: ServedRows{Server: *s}}
+	out = &ServedFile{ServedRows: ServedRows{Server: *s}}
 	if path == "" {
 		return out, nil
 	}
-	file, err := openRowFile(path, s, func() (torn int, err error) {
+	out.file, err = openLines(path, s, func() (torn int, err error) {
 		had, err := ReadServed(path)
 		if err != nil {
 			return 0, err
 		}
-		if key, was, is := differs(&had.Server, s); key != "" {
-			return 0, fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were "+
-				"measured with", path, key, was, is)
-		}
 		out.ServedRows = *had
-		return had.Torn, nil
+		return had.Torn, sameHead(path, &had.Server, s, "gpu", "engine", "model", "weights", "kv", "tp", "kernels", "plan")
 	})
-	if err != nil {
-		return nil, err
-	}
-	out.file = file
-	return out, nil
-}
-
-// differs names what sets two servers apart that share no file.
-func differs(was, is *Server) (key string, a, b any) {
-	for _, x := range []struct {
-		key  string
-		a, b any
-	}{
-		{"gpu", was.GPU, is.GPU}, {"engine", was.Engine, is.Engine}, {"model", was.Model, is.Model}, {"weights", was.Weights, is.Weights},
-		{"kv", was.KV, is.KV}, {"tp", was.TP, is.TP}, {"kernels", was.Kernels, is.Kernels}, {"plan", was.Plan, is.Plan},
-	} {
-		if !reflect.DeepEqual(x.a, x.b) {
-			return x.key, x.a, x.b
-		}
-	}
-	return "", nil, nil
+	return out, err
 }
 
 // Add keeps a point, on the disk before the next is measured.

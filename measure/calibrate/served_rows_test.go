@@ -24,8 +24,8 @@ func TestParseServed(t *testing.T) {
 	}
 	for want, text := range map[string]string{
 		"r:3: point 3 comes a second time":          serverLine + "\n" + servedLine + "\n" + servedLine + "\n",
-		"a point comes before the line":             servedLine + "\n",
-		"no line says which server":                 "",
+		"a row comes before the line of the server": servedLine + "\n",
+		"no line says what was measured":            "",
 		"a second line of the server":               serverLine + "\n" + serverLine + "\n",
 		"took 0 s":                                  serverLine + "\n" + strings.Replace(servedLine, "0.5", "0", 1) + "\n",
 		"took -1 s":                                 serverLine + "\n" + strings.Replace(servedLine, "0.5", "-1", 1) + "\n",
@@ -81,7 +81,7 @@ func TestOpenServed(t *testing.T) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	server.TP = 2
-	if _, err := OpenServed(path, &server); err == nil || !strings.Contains(err.Error(), "points of a server with tp 1; this one has 2") {
+	if _, err := OpenServed(path, &server); err == nil || !strings.Contains(err.Error(), "rows with tp 1; these have 2") {
 		t.Errorf("another server: %v", err)
 	}
 	if _, err := ReadRows(path); err == nil || !strings.Contains(err.Error(), "the rows are of a server") {

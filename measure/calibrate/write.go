@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -164,7 +163,11 @@ func (w *writer) values(values map[string]hardware.Value) {
 		}
 		section, key, _ := strings.Cut(k.Key, ".")
 		if section != last {
-			w.line("\n# %s.\n[%s]", sectionHeads()[section], section)
+			w.line("")
+			if law, ok := sectionLaws[section]; ok {
+				w.line("# %s", roofline.LawOf(law).Equation)
+			}
+			w.line("[%s]", section)
 			last = section
 		}
 		quantity := func(v float64) any {
@@ -181,49 +184,23 @@ func (w *writer) values(values map[string]hardware.Value) {
 	}
 }
 
-// sectionHeads has what stands above each table of constants in a calibration file: the equation of a law, or
-// a sentence on the constants.
-var sectionHeads = sync.OnceValue(func() map[string]string {
-	equation := func(c roofline.Class) string { return roofline.LawOf(c).Equation }
-	all := map[string]string{
-		"gemm":        "Products with weights by a library: " + equation(roofline.GEMM),
-		"skinny_gemm": "Products of a decode step of few sequences by the engine's skinny GEMM: " + equation(roofline.SkinnyGEMM),
-		"wgmma_gemm":  "Products of a decode step of 17 to 64 sequences by the engine's wgmma kernel: " + equation(roofline.WGMMAGEMM),
-		"grouped_gemm": "The grouped products of the experts, of decode steps and of prompts, by Triton, CUTLASS or TensorRT-LLM: " + equation(
-			roofline.GroupedGEMM),
-		"moe_decode":  "The mixture of a layer in a decode step, from router to experts: " + equation(roofline.MoEDecode),
-		"moe_prefill": "The grouped products of a prompt's experts: " + equation(roofline.MoEPrefill),
-		"moe_routing": "Top-k of a prompt's tokens and the sort of the pairs of a token and an expert: " + equation(roofline.MoERouting),
-		"attention":   "Softmax attention between its projections: " + equation(roofline.AttentionPrefill) + "; decode has no ramp",
-		"latent_attention": "Multi-head latent attention, over expanded keys and values in prefill and over the compressed cache in decode: " +
-			equation(roofline.LatentPrefill),
-		"scan":             "The recurrence of linear attention over a prompt, in chunks: " + equation(roofline.ChunkedScan),
-		"scan_channel":     "The same, with a decay of each channel: " + equation(roofline.ChannelScan),
-		"sparse":           "Attention to latent vectors that an indexer chose: " + equation(roofline.SparseAttention),
-		"sparse_entries":   "Attention to compressed entries that an indexer chose: " + equation(roofline.SparseEntries),
-		"sparse_blocks":    "Attention to blocks of keys that an indexer chose: " + equation(roofline.SparseBlocks),
-		"index":            "The indexer's choice of latent vectors: " + equation(roofline.Index),
-		"index_entries":    "The indexer's choice of compressed entries: " + equation(roofline.IndexEntries),
-		"index_blocks":     "The indexer's choice of blocks of keys: " + equation(roofline.IndexBlocks),
-		"scan_step":        "The recurrence of linear attention of one token of each sequence: " + equation(roofline.ScanStep),
-		"conv":             "The causal convolution ahead of a recurrence over a prompt: " + equation(roofline.Convolution),
-		"conv_step":        "The causal convolution of one token of each sequence: " + equation(roofline.ConvolutionStep),
-		"element":          "Norms, activations, rotary embedding, cache writes: " + equation(roofline.Elementwise),
-		"graph":            "Kernels of a CUDA graph",
-		"stream":           "Kernels outside a CUDA graph",
-		"link":             "All-reduce over n GPUs: " + equation(roofline.AllReduce),
-		"one_shot":         "Latency of small all-reduces over peer memory: base + n × per_gpu",
-		"fused_all_reduce": "Latency of all-reduces that products do themselves: base + n × per_gpu",
-		"power":            "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up",
-		"host":             "The engine and its host",
-	}
-	for _, c := range roofline.All() {
-		section, _, _ := strings.Cut(c.String(), ".")
-		for scheme := roofline.FP8; scheme < roofline.NumSchemes; scheme++ {
-			if base, ok := strings.CutSuffix(section, "_"+scheme.String()); ok && all[base] != "" && all[section] == "" {
-				all[section] = "The same, " + scheme.Help()
-			}
-		}
-	}
-	return all
-})
+// sectionLaws are the laws whose equations stand above the tables of their constants. docs/calibration.md describes all tables.
+var sectionLaws = map[string]roofline.Class{
+	"gemm":             roofline.GEMM,
+	"skinny_gemm":      roofline.SkinnyGEMM,
+	"wgmma_gemm":       roofline.WGMMAGEMM,
+	"grouped_gemm":     roofline.GroupedGEMM,
+	"moe_decode":       roofline.MoEDecode,
+	"moe_prefill":      roofline.MoEPrefill,
+	"moe_routing":      roofline.MoERouting,
+	"attention":        roofline.AttentionPrefill,
+	"latent_attention": roofline.LatentPrefill,
+	"scan":             roofline.ChunkedScan,
+	"sparse":           roofline.SparseAttention,
+	"index":            roofline.Index,
+	"scan_step":        roofline.ScanStep,
+	"conv":             roofline.Convolution,
+	"conv_step":        roofline.ConvolutionStep,
+	"element":          roofline.Elementwise,
+	"link":             roofline.AllReduce,
+}

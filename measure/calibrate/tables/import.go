@@ -1,14 +1,17 @@
 package tables
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"llmprof/hardware"
 	"llmprof/internal/stats"
@@ -126,34 +129,19 @@ func choose(files []string, engine string) (chosen []string) {
 	return chosen
 }
 
+// piece is a number of a version, or what stands between two.
+var piece = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\d+|\D+`) })
+
 // older reports whether version a is older than b: numbers in them compare as numbers.
 func older(a, b string) bool {
-	x, y := pieces(a), pieces(b)
-	for i := range min(len(x), len(y)) {
-		m, errM := strconv.Atoi(x[i])
-		n, errN := strconv.Atoi(y[i])
-		switch {
-		case errM == nil && errN == nil && m != n:
-			return m < n
-		case (errM != nil || errN != nil) && x[i] != y[i]:
-			return x[i] < y[i]
+	return slices.CompareFunc(piece().FindAllString(a, -1), piece().FindAllString(b, -1), func(x, y string) int {
+		m, errM := strconv.Atoi(x)
+		n, errN := strconv.Atoi(y)
+		if errM == nil && errN == nil {
+			return cmp.Compare(m, n)
 		}
-	}
-	return len(x) < len(y)
-}
-
-// pieces are the numbers of a version and what stands between them.
-func pieces(v string) (all []string) {
-	digit := func(c byte) bool { return c >= '0' && c <= '9' }
-	for i := 0; i < len(v); {
-		j := i + 1
-		for j < len(v) && digit(v[j]) == digit(v[i]) {
-			j++
-		}
-		all = append(all, v[i:j])
-		i = j
-	}
-	return all
+		return cmp.Compare(x, y)
+	}) < 0
 }
 
 // file takes the rows of a table in.

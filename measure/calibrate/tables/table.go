@@ -142,80 +142,55 @@ func (t *table) parquet(data []byte) (err error) {
 	if err := t.columns(names); err != nil {
 		return err
 	}
-	for _, group := range file.RowGroups() {
-		if err := t.group(group); err != nil {
-			return err
-		}
-	}
-	for _, name := range t.names {
-		if len(t.texts[name])+len(t.numbers[name]) != t.n {
-			return fmt.Errorf("column %s has %d cells of %d rows", name, len(t.texts[name])+len(t.numbers[name]), t.n)
-		}
-	}
-	return nil
-}
-
-func (t *table) group(group parquet.RowGroup) error {
-	rows := group.Rows()
+	rows, buffer := parquet.NewGenericReader[any](file), make([]any, 256)
 	defer rows.Close()
-	buffer := make([]parquet.Row, 256)
 	for {
-		n, err := rows.ReadRows(buffer)
+		n, err := rows.Read(buffer)
 		for _, row := range buffer[:n] {
-			if t.n++; t.n > mostRows {
-				return fmt.Errorf("more than %d rows", mostRows)
-			}
-			for _, v := range row {
-				if err := t.cell(v); err != nil {
+			cells, _ := row.(map[string]any)
+			t.n++
+			for _, name := range names {
+				if err := t.cell(name, cells[name]); err != nil {
 					return fmt.Errorf("row %d: %w", t.n, err)
 				}
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if n == 0 {
+		case n == 0:
 			return errors.New("a row group ends before its rows do")
 		}
 	}
 }
 
-func (t *table) cell(v parquet.Value) error {
-	if v.Column() < 0 || v.Column() >= len(t.names) {
-		return fmt.Errorf("a value of column %d of %d", v.Column(), len(t.names))
-	}
-	name := t.names[v.Column()]
-	switch v.Kind() {
-	case parquet.Boolean:
-		n := 0.0
-		if v.Boolean() {
-			n = 1
+// cell adds a cell to a column.
+func (t *table) cell(name string, v any) error {
+	text := ""
+	switch x := v.(type) {
+	case string:
+		text = x
+	case []byte:
+		text = string(x)
+	case nil:
+		if t.texts[name] == nil {
+			t.numbers[name] = append(t.numbers[name], math.NaN())
+			return nil
+		}
+	default:
+		n, err := strconv.ParseFloat(fmt.Sprint(x), 64)
+		if err != nil {
+			return fmt.Errorf("%s is %.40v: want a number or a text", name, x)
 		}
 		t.numbers[name] = append(t.numbers[name], n)
-	case parquet.Int32:
-		t.numbers[name] = append(t.numbers[name], float64(v.Int32()))
-	case parquet.Int64:
-		t.numbers[name] = append(t.numbers[name], float64(v.Int64()))
-	case parquet.Float:
-		t.numbers[name] = append(t.numbers[name], float64(v.Float()))
-	case parquet.Double:
-		t.numbers[name] = append(t.numbers[name], v.Double())
-	case parquet.ByteArray, parquet.FixedLenByteArray:
-		text := v.ByteArray()
-		if len(text) > mostText {
-			return fmt.Errorf("%s has %s: want at most %s", name, input.Size(int64(len(text))), input.Size(mostText))
-		}
-		t.texts[name] = append(t.texts[name], string(text))
-	default: // null
-		if t.numbers[name] != nil || t.texts[name] == nil {
-			t.numbers[name] = append(t.numbers[name], math.NaN())
-		} else {
-			t.texts[name] = append(t.texts[name], "")
-		}
+		return nil
 	}
+	if len(text) > mostText {
+		return fmt.Errorf("%s has %s: want at most %s", name, input.Size(int64(len(text))), input.Size(mostText))
+	}
+	t.texts[name] = append(t.texts[name], text)
 	return nil
 }
 
