@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -192,17 +191,10 @@ func (l *Lab) idleTime(p *experiment.Point) time.Duration {
 	return cmp.Or(p.Idle.Duration(), l.Idle, defaultIdle)
 }
 
-// mostMemory is the most KiB that are believed: more have no number of bytes.
-const mostMemory = 1 << 50
-
 // host describes the machine from what the kernel says under root ("/" as an
 // fs.FS): its processor, its memory, its driver. Names of the machine and of its
 // users are left out.
 func host(root fs.FS) result.Machine {
-	m := result.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, CPU: procfs.Processor(root), Cores: runtime.NumCPU(), GPUs: []result.GPU{}}
-	text := procfs.Field(root, "meminfo", "MemTotal")
-	if kb, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64); err == nil && kb > 0 && kb < mostMemory {
-		m.MemoryBytes = new(kb << 10)
-	}
-	return m
+	return result.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, CPU: procfs.Processor(root), Cores: runtime.NumCPU(),
+		MemoryBytes: procfs.Memory(root), GPUs: []result.GPU{}}
 }

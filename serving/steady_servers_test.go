@@ -16,9 +16,7 @@ import (
 // Over servers of any kind the steady state is that of long simulations: the mean TTFT within 1 % at the median and 4 % at the 90th
 // percentile, others nearer.
 func TestSteadyOfManyServers(t *testing.T) {
-	if testkit.Brief() {
-		t.Skip("60 simulations: LLMPROF_TEST_LONG=1 runs them")
-	}
+	testkit.Long(t, "60 simulations")
 	random := rand.New(rand.NewPCG(31, 77))
 	off := map[string][]float64{}
 	for i := range 60 {

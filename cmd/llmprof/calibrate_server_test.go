@@ -67,9 +67,7 @@ var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, media
 // A server of known times is predicted by the calibration that it gave, on points that were
 // held out, and every command takes the file.
 func TestCalibrateServer(t *testing.T) {
-	if testkit.Brief() {
-		t.Skip("a calibration takes 11 s: LLMPROF_TEST_LONG=1 runs it")
-	}
+	testkit.Long(t, "a calibration of 11 s")
 	file := filepath.Join(t.TempDir(), "mine.toml")
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200",
 		"--offline",
@@ -159,9 +157,7 @@ func TestCalibrateServerDies(t *testing.T) {
 		!slices.Contains(f.Notes, fmt.Sprintf("%d of 30 points were measured", len(kept.Points))) {
 		t.Fatalf("exit %d, %v: %s\n%+v", alone.code, err, alone.stderr, f)
 	}
-	if testkit.Brief() {
-		t.Skip("the other points take 10 s: LLMPROF_TEST_LONG=1 runs them")
-	}
+	testkit.Long(t, "the other points, of 10 s")
 	dying.left.Store(1 << 40)
 	whole := try(t, append(args, "--limit", "1m")...)
 	if whole.code != 0 || strings.Contains(whole.stderr, " 1/30") || !strings.Contains(whole.stderr, "30/30") {

@@ -312,9 +312,7 @@ func TestSecondSignal(t *testing.T) {
 
 // TestLargestResult reads results of as many requests as a file can have, packed and not, in bounded memory.
 func TestLargestResult(t *testing.T) {
-	if testkit.Brief() {
-		t.Skip("takes long")
-	}
+	testkit.Long(t, "results of as many requests as a file can have")
 	files, err := filepath.Glob("../../experiments/vllm-load/h100/rate16.json.gz")
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)

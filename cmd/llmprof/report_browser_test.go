@@ -58,9 +58,7 @@ func chromiumPath() string {
 // longInBrowser skips a test in Chromium that the short run leaves out. There, TestReportInBrowser opens reports.
 func longInBrowser(t *testing.T) {
 	t.Helper()
-	if testkit.Brief() {
-		t.Skip("LLMPROF_TEST_LONG=1 opens the page in a browser")
-	}
+	testkit.Long(t, "the page in a browser")
 }
 
 func (p *tab) complain(format string, args ...any) {

@@ -15,9 +15,7 @@ import (
 // A measurement of the page runs a real engine, tells how it goes, stops when it is told to, and its result
 // stands over what is predicted.
 func TestPageMeasures(t *testing.T) {
-	if testkit.Brief() {
-		t.Skip("LLMPROF_TEST_LONG=1 measures from the page")
-	}
+	testkit.Long(t, "a measurement from the page")
 	results := t.TempDir()
 	order := &serveOrder{results: results, python: python(t), offline: true}
 	t.Setenv(asProgram, "1")         // this program is run to measure

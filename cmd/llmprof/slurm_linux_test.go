@@ -200,8 +200,8 @@ func (s *slurm) program(while func(), args ...string) (stdout, stderr string) {
 // On a real Slurm the shards of a sweep, a simulation and an experiment are the whole, though
 // a node is killed while it has one of them.
 func TestSlurm(t *testing.T) {
-	if testkit.Brief() && os.Getenv("LLMPROF_SLURM") == "" {
-		t.Skip("LLMPROF_TEST_LONG=1 starts a Slurm of two nodes and kills one")
+	if os.Getenv("LLMPROF_SLURM") == "" {
+		testkit.Long(t, "a Slurm of two nodes, one of which is killed")
 	}
 	s := startSlurm(t)
 	t.Chdir(t.TempDir())

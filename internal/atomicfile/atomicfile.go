@@ -15,6 +15,9 @@ import (
 	"sync"
 )
 
+// ErrLocked is another process's lock.
+var ErrLocked = errors.New("locked")
+
 // A File is written under a temporary name beside its own, which Keep gives it.
 type File struct {
 	*os.File

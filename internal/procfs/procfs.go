@@ -28,6 +28,18 @@ func Field(root fs.FS, file, name string) string {
 	return ""
 }
 
+// mostMemory is the most KiB that are believed: more have no number of bytes.
+const mostMemory = 1 << 50
+
+// Memory is the bytes of a machine's memory, which /proc/meminfo has in KiB; nil if they are not known.
+func Memory(root fs.FS) *int64 {
+	kib, err := strconv.ParseInt(strings.TrimSuffix(Field(root, "meminfo", "MemTotal"), " kB"), 10, 64)
+	if err != nil || kib <= 0 || kib >= mostMemory {
+		return nil
+	}
+	return new(kib << 10)
+}
+
 // Board is what the device tree calls the board; "" if there is none.
 func Board(root fs.FS) string {
 	name, _ := Text(root, "proc/device-tree/model")

@@ -28,6 +28,14 @@ func Cases(few, all int) int {
 	return all
 }
 
+// Long skips what takes long however few of its cases run, unless LLMPROF_TEST_LONG=1 asks for it.
+func Long(t testing.TB, what string) {
+	t.Helper()
+	if Brief() {
+		t.Skipf("LLMPROF_TEST_LONG=1 runs %s", what)
+	}
+}
+
 // Must ends the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()

@@ -63,14 +63,6 @@ func products(t *testing.T, truth []float64, noise float64, outliers int, random
 	return all
 }
 
-// skipBrief skips a test whose fits take seconds, and whose code others run too.
-func skipBrief(t *testing.T) {
-	t.Helper()
-	if testkit.Brief() {
-		t.Skip("the fit takes seconds: LLMPROF_TEST_LONG=1 runs it")
-	}
-}
-
 // TestFitRecovers checks that known constants are found again: exactly without noise, and with noise and
 // outliers as often within the stated interval as an interval of 95 % should.
 func TestFitRecovers(t *testing.T) {

@@ -160,7 +160,7 @@ var (
 // TestH200Native checks that the rows that llmprof calibrate measured on an H200 give the native
 // engine's calibration file.
 func TestH200Native(t *testing.T) {
-	skipBrief(t)
+	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	rows := nativeRows(t)
 	if len(rows.Rows) != 403 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)

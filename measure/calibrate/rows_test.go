@@ -275,7 +275,7 @@ func TestFitOfPower(t *testing.T) {
 // Rows without a power reading leave the power constants at their defaults, and the file without a
 // section for them.
 func TestFitWithoutPower(t *testing.T) {
-	skipBrief(t)
+	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	g := board(t, "h200")
 	rows := synthetic(t, Native, g, truthOf(g), 0.01)
 	for i := range rows.Rows {
@@ -294,7 +294,7 @@ func TestFitWithoutPower(t *testing.T) {
 
 // Power that no constants can explain leaves the defaults, with a note.
 func TestFitOfImpossiblePower(t *testing.T) {
-	skipBrief(t)
+	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	g := board(t, "h200")
 	rows := synthetic(t, Native, g, truthOf(g), 0.01)
 	for i := range rows.Rows {
@@ -663,7 +663,7 @@ func TestFitOfEngineKernels(t *testing.T) {
 // TestFitOfFusedAllReduces checks that all-reduces fused into GEMMs have separate constants, and that the
 // engine's other all-reduces have one latency for large and small messages.
 func TestFitOfFusedAllReduces(t *testing.T) {
-	skipBrief(t)
+	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	g := board(t, "h200")
 	truth := truthOf(g)
 	rows := synthetic(t, Native, g, truth, 0.01)

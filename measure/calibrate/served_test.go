@@ -259,7 +259,7 @@ func pointsOf(t *testing.T, file string) (all []ServedPoint) {
 
 // A constant that comes out beyond the peak keeps its value, with the reason, and the others are fitted.
 func TestServedConstantThatCannotBe(t *testing.T) {
-	skipBrief(t)
+	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	s := served(t, "llama3.1-8b", "vllm", "h200", 8192)
 	servedBy(t, s, "h200", nil)
 	for i := range s.Points {
@@ -280,7 +280,7 @@ func TestServedConstantThatCannotBe(t *testing.T) {
 
 // The prompts of a real server with a mixture wait for its host. A calibration of it betters the points that were held out.
 func TestServedMixture(t *testing.T) {
-	skipBrief(t)
+	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	s := served(t, "qwen3-30b-a3b", "vllm", "h100", 8192)
 	s.Points = pointsOf(t, "../../experiments/vllm-calibrate/h100/qwen3-30b-a3b/calibrate.txt")
 	if len(s.Points) != 27 {

@@ -7,10 +7,10 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"llmprof/hardware"
+	"llmprof/internal/procfs"
 	"llmprof/measure/power"
 	"llmprof/unit"
 )
@@ -108,31 +108,15 @@ func procDevices(root fs.FS) []Device {
 
 // jetson reads the device tree of a Jetson, whose memory is the system's.
 func jetson(root fs.FS) []Device {
-	text, err := fs.ReadFile(root, "proc/device-tree/model")
-	name := strings.TrimRight(string(text), "\x00\n")
-	if err != nil || !strings.Contains(strings.ToLower(name), "jetson") {
+	name := procfs.Board(root)
+	if !strings.Contains(strings.ToLower(name), "jetson") {
 		return nil
 	}
 	d := Device{Name: name}
-	if info, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
-		d.Memory = memTotal(string(info))
+	if n := procfs.Memory(root); n != nil {
+		d.Memory = new(unit.Bytes(*n))
 	}
 	return []Device{d}
-}
-
-// memTotal reads the line "MemTotal:  16054180 kB" of /proc/meminfo, whose kB
-// are KiB.
-func memTotal(meminfo string) *unit.Bytes {
-	for line := range strings.Lines(meminfo) {
-		f := strings.Fields(line)
-		if len(f) < 2 || f[0] != "MemTotal:" {
-			continue
-		}
-		if kib, err := strconv.ParseUint(f[1], 10, 50); err == nil {
-			return new(unit.Bytes(kib * 1024))
-		}
-	}
-	return nil
 }
 
 func nvidiaSMI(ctx context.Context) (found []Device) {

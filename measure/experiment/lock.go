@@ -9,16 +9,15 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
 )
 
 // lockFile holds the process that runs in a store. The system's lock on the open
 // file is what counts: it goes with the process however that ends, while the
-// number in it stays and says who it was.
+// number in it stays and says who it was. Where the system has no locks nothing is run: two runs could measure the same point, each
+// disturbing the other.
 const lockFile = ".llmprof.lock"
-
-// errLocked is another process's lock.
-var errLocked = errors.New("locked")
 
 // A lock keeps a second runner out of a store.
 type lock struct {
@@ -67,10 +66,10 @@ func (s Store) take(name string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the results folder: %w", err)
 	}
-	if err = lockSystem(f); err == nil {
+	if err = atomicfile.TryLock(f); err == nil {
 		return f, nil
 	}
-	if errors.Is(err, errLocked) {
+	if errors.Is(err, atomicfile.ErrLocked) {
 		err = fmt.Errorf("the results folder %s is in use by another run (process %s): wait for it, or give another folder", s.Dir, ownerOf(f))
 	} else {
 		err = fmt.Errorf("locking the results folder %s: %w", s.Dir, err)

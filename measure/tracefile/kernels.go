@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 )
 
 // A Type is what a kernel is for.
@@ -54,54 +57,30 @@ type Kernel struct {
 	Count                    int
 	Sum, Mean, Min, Max, Std float64
 	Share                    float64 // share of the time of all kernels
-	squares                  float64
 }
 
 // Kernels sums the device's kernels up, the longest first. A trace of a CPU has
 // none.
 func (t *Trace) Kernels() []Kernel {
-	byName := map[string]*Kernel{}
+	times := map[string][]float64{}
 	total := 0.0
 	for _, e := range t.kernel {
-		k := byName[e.Name]
-		if k == nil {
-			k = &Kernel{Name: e.Name, Type: TypeOf(e.Name), Min: e.Dur}
-			byName[e.Name] = k
-		}
-		k.add(e.Dur)
+		times[e.Name] = append(times[e.Name], e.Dur)
 		total += e.Dur
 	}
-	kernels := make([]Kernel, 0, len(byName))
-	for _, k := range byName {
-		k.finish(total)
-		kernels = append(kernels, *k)
+	kernels := make([]Kernel, 0, len(times))
+	for name, us := range times {
+		k := Kernel{Name: name, Type: TypeOf(name), Count: len(us), Sum: floats.Sum(us), Min: slices.Min(us), Max: slices.Max(us)}
+		k.Mean, k.Std = stat.MeanStdDev(us, nil) // one run has no deviation: NaN
+		if total > 0 {
+			k.Share = k.Sum / total
+		}
+		kernels = append(kernels, k)
 	}
 	slices.SortFunc(kernels, func(a, b Kernel) int {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
 	return kernels
-}
-
-// add takes one run, by Welford's method: the mean so far and the sum of squares
-// around it.
-func (k *Kernel) add(us float64) {
-	k.Count++
-	k.Sum += us
-	k.Min, k.Max = min(k.Min, us), max(k.Max, us)
-	off := us - k.Mean
-	k.Mean += off / float64(k.Count)
-	k.squares += off * (us - k.Mean)
-}
-
-// finish gives the sample's standard deviation, which one run has none of.
-func (k *Kernel) finish(total float64) {
-	k.Std = math.NaN()
-	if k.Count > 1 {
-		k.Std = math.Sqrt(k.squares / float64(k.Count-1))
-	}
-	if total > 0 {
-		k.Share = k.Sum / total
-	}
 }
 
 // WriteKernels writes a table of kernels as CSV. A deviation that does not exist
