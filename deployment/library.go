@@ -215,6 +215,19 @@ func (l *Library) machine(q *Request, g *hardware.GPU, e analytic.Engine) (*anal
 	})
 }
 
+// Machine is the GPU of a request with its engine, under its limits and with its links.
+func (l *Library) Machine(q *Request) (*analytic.Machine, error) {
+	g, err := l.GPU(q.GPU, q.Hardware)
+	if err != nil {
+		return nil, err
+	}
+	d := Deployment{Request: q, from: l, GPU: g.Linked(q.links())}
+	if d.runs, err = engine.Parse(q.Engine); err != nil {
+		return nil, err
+	}
+	return d.machine(d.GPU)
+}
+
 // Known looks up every name that a request has.
 func (l *Library) Known(ctx context.Context, q *Request) error {
 	if q.Model != "" {
@@ -307,6 +320,9 @@ func (c *Calibrations) Among(g *hardware.GPU, engine string) (*hardware.Calibrat
 	}
 	return c.named, c.named.Check(g)
 }
+
+// Serves reports whether a GPU has the constants of the file that was named, or nothing else was.
+func (c *Calibrations) Serves(gpu string) bool { return c.named == nil || c.named.GPU == gpu }
 
 // Unused is the GPU of the file that was named if nothing asked for it; "" otherwise.
 func (c *Calibrations) Unused() string {

@@ -26,6 +26,18 @@ func (l *Library) Serve(ctx context.Context, q *Request) (*Deployment, error) {
 	return d, d.unused()
 }
 
+// Spread is the deployment of another request that differs from its own in the split, the workload and settings of the server alone, of
+// which nothing is read again.
+func (d *Deployment) Spread(q *Request) (*Deployment, error) {
+	own := *d
+	own.Request, own.Workload, own.Parallel, own.prepared = q, q.Workload(), q.Split(), nil
+	own.Workload.PromptLen += d.MediaTokens
+	if own.Parallel.GPUsPerNode == 0 {
+		own.Parallel.GPUsPerNode, own.node = nodeOf(own.GPU, &own.Parallel)
+	}
+	return &own, unit.Wrong(engine.Splits(own.runs, own.Model, &own.Scheme, &own.Parallel))
+}
+
 // Predictor prices the steps of the deployment.
 func (d *Deployment) Predictor() (_ *analytic.Predictor, err error) {
 	if d.prepared == nil {

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/analytic"
-	"llmprof/analytic/energy"
 	"llmprof/analytic/engine"
 	"llmprof/deployment"
 	"llmprof/hardware"
@@ -24,23 +22,29 @@ import (
 //nolint:lll // A tag cannot be wrapped.
 type Asked struct {
 	Models      []string             `json:"model" group:"Plan" short:"m" help:"<models> to try, each as \"llmprof estimate\" takes it"`
-	Prompt      *serving.Lengths     `json:"in" default:"1024" help:"<tokens> of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE"`
-	Answer      *serving.Lengths     `json:"out" default:"256" help:"<tokens> of answers: as {in}"`
+	Prompt      *serving.Lengths     `json:"in" default:"1024" help:"<tokens> of prompts: 1024, 512..2048, mean=2000,p95=6000 or trace:FILE"`
+	Answer      *serving.Lengths     `json:"out" default:"128" help:"<tokens> of answers: as {in}"`
 	Images      *deployment.Images   `json:"images" help:"="`
 	Audio       *deployment.Seconds  `json:"audio" help:"="`
-	TTFT        string               `json:"ttft" help:"longest mean <time> to the first token, as 500ms; p99=2s at p99"`
-	TPOT        string               `json:"tpot" help:"longest mean <time> per output token, as 30ms or p99=50ms"`
-	E2E         string               `json:"e2e" help:"longest mean <time> of a request, as 10s or p99=20s"`
+	TTFT        string               `json:"ttft" help:"longest mean <time> to the first token, as 500ms; p95=1s at a percentile"`
+	TPOT        string               `json:"tpot" help:"longest mean <time> per output token, as 30ms, 40tok/s or p99=50ms"`
+	ITL         string               `json:"itl" help:"longest <time> between tokens, as p95=60ms"`
+	E2E         string               `json:"e2e" help:"longest mean <time> of a request, as 10s or p90=20s"`
 	P99         bool                 `json:"p99" help:"hold all targets to 99th percentiles"`
 	Rate        *float64             `json:"rate" default:"0" help:"load: <requests> a second"`
 	Concurrency *int                 `json:"concurrency" default:"0" help:"load: <requests> at a time"`
 	Throughput  *float64             `json:"tps" default:"0" help:"load: generated <tokens> a second"`
+	Headroom    *float64             `json:"headroom" default:"1" help:"plan for so many <times> the load, as 1.5"`
+	HitRate     *float64             `json:"prefix_hit_rate" default:"0" help:"="`
 	Budget      *unit.DollarsPerHour `json:"budget" help:"most <dollars> an hour"`
 	MaxGPUs     *int                 `json:"max_gpus" default:"0" help:"most <GPUs> (default 64)"`
 	GPUs        []string             `json:"gpus" help:"<GPUs> to try (default: all)"`
 	Prices      []string             `json:"price" help:"<dollars> an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)"`
+	PriceFile   string               `json:"prices" help:"CSV <FILE> of prices: gpu,usd_per_hour; SkyPilot's and gpuhunt's too"`
+	Term        string               `json:"term" help:"<term> of the prices of {prices}, as spot (default: any but spot)"`
+	Class       string               `json:"class" words:"datacenter,workstation,consumer,edge" help:"<class> of the GPUs to try: %s"`
 	Engines     []string             `json:"engines" default:"vllm" help:"<engines> to try"`
-	Weights     []string             `json:"weights" default:"fp8,w4a16-g128" help:"<schemes> of weights to try beside the checkpoint's"`
+	Weights     []string             `json:"weights" help:"<schemes> of weights to try beside the checkpoint's (default: published ones)"`
 	Floor       string               `json:"quality_floor" default:"fp8" help:"least <format> of weights and cache, as bf16, fp8 or int4"`
 	Budgets     []int                `json:"max_num_batched_tokens" default:"512,1024,2048,4096,8192,16384" help:"most <tokens> of a step to try beside the scheduler's"`
 	Limits      []int                `json:"max_num_seqs" default:"16,32,64,128,256,512,1024" help:"most <sequences> at once to try beside the scheduler's; of {concurrency} if given"`
@@ -49,6 +53,7 @@ type Asked struct {
 	Together    bool                 `json:"aggregated" help:"try no replicas that only prefill"`
 	By          string               `json:"by" default:"cost" words:"cost,energy,latency,throughput,model" help:"<objective>: %s (the order of {model})"`
 	Expected    bool                 `json:"expected" help:"hold targets to expected times, not to the intervals' slow end"`
+	Trust       string               `json:"trust" default:"measured" words:"measured,any" help:"<evidence> of rows that go first: %s"`
 	Top         *int                 `json:"top" default:"10" help:"show the best <N> rows; 0 for all"`
 	PerGPU      *int                 `json:"per_gpu" default:"1" help:"show at most <N> rows of a model on a GPU; 0 for any number"`
 	PowerLimit  *unit.Watts          `json:"power_limit" help:"="` // "=" is the help of the setting of an estimate.
@@ -74,7 +79,8 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 		return nil, unit.Errorf("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
 	}
 	q = &Request{
-		Prompt: or(o.Prompt, serving.Fixed(1024)), Gen: or(o.Answer, serving.Fixed(256)),
+		From: from, Named: o.GPUs != nil, Headroom: or(o.Headroom, 0), HitRate: or(o.HitRate, 0), Trusting: o.Trust == "any",
+		Prompt: or(o.Prompt, serving.Fixed(1024)), Gen: or(o.Answer, serving.Fixed(128)),
 		Load:   Load{Rate: or(o.Rate, 0), Concurrency: or(o.Concurrency, 0), Throughput: or(o.Throughput, 0)},
 		Budget: or(o.Budget, 0), MaxGPUs: or(o.MaxGPUs, 0), Expected: o.Expected, Top: or(o.Top, 10), PerGPU: or(o.PerGPU, 1),
 		Limits: o.Limits, Budgets: o.Budgets, Acceptance: or(o.Acceptance, 0), Together: o.Together,
@@ -116,9 +122,9 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 
 // encode adds the images and the audio of a request, of which all models have to make as many tokens.
 func (o *Asked) encode(q *Request, all []*models.Model) error {
-	q.Media = deployment.Media{Images: o.Images, Audio: o.Audio}
+	media := deployment.Media{Images: o.Images, Audio: o.Audio}
 	for i, m := range all {
-		encoders, tokens, err := q.Media.Of(m)
+		_, tokens, err := media.Of(m)
 		switch {
 		case err != nil:
 			return err
@@ -128,50 +134,66 @@ func (o *Asked) encode(q *Request, all []*models.Model) error {
 		case i == 0:
 			q.MediaTokens, q.Prompt = tokens, q.Prompt.Plus(tokens)
 		}
-		deployment.Spread(encoders, q.Prompt.MeanLength())
-		for j := range q.Cards {
-			if c := &q.Cards[j]; c.Place == i {
-				c.Encoders = encoders
-			}
-		}
 	}
 	return nil
 }
 
-// targets reads the limits of times, each of the mean or of a percentile.
+// targets reads the longest times: a mean, or percentiles, as "p50=300ms,p99=2s".
 func (o *Asked) targets(q *Request) error {
-	for _, t := range []struct {
-		key, text  string
-		mean, tail *unit.Seconds
-	}{
-		{"ttft", o.TTFT, &q.Targets.TTFT, &q.Tails.TTFT}, {"tpot", o.TPOT, &q.Targets.TPOT, &q.Tails.TPOT},
-		{"e2e", o.E2E, &q.Targets.E2E, &q.Tails.E2E},
-	} {
-		text, tail := strings.CutPrefix(strings.TrimSpace(t.text), "p99=")
-		if text == "" && !tail {
-			continue
-		}
-		if v, err := strconv.ParseFloat(text, 64); err == nil && v > 0 && v <= math.MaxFloat64 { // 500 is rarely meant to be 500 s
-			return unit.Errorf("{"+t.key+"} %s: want a unit, as %sms or %ss", text, text, text)
-		}
-		var err error
-		if *t.mean, err = unit.ParseTime(text); err != nil {
-			return unit.Errorf("{"+t.key+"}: %w", err)
-		}
-		if *t.mean <= 0 {
-			return unit.Errorf("{"+t.key+"} %s: want a time above 0", text)
-		}
-		if tail || o.P99 {
-			*t.tail = *t.mean
+	for of, text := range [figures]string{o.TTFT, o.TPOT, o.ITL, o.E2E} {
+		for part := range strings.SplitSeq(text, ",") {
+			if strings.TrimSpace(part) == "" {
+				continue
+			}
+			t, err := target(Figure(of), strings.ToLower(Figure(of).String()), strings.TrimSpace(part))
+			if err != nil {
+				return err
+			}
+			if o.P99 && t.At == 0 {
+				t.At = 0.99
+			}
+			q.Targets = append(q.Targets, t)
 		}
 	}
 	switch {
-	case q.Tails != Targets{} && !q.Load.Given():
+	case q.tailed() && !q.Load.Given():
 		return unit.Errorf("percentiles are of a load: give one, as {rate} 10")
-	case o.P99 && q.Tails == Targets{}:
+	case o.P99 && len(q.Targets) == 0:
 		return unit.Errorf("{p99} holds targets to 99th percentiles: give one, as {ttft} 2s")
 	}
 	return nil
+}
+
+// target reads one of the longest times of a figure.
+func target(of Figure, key, part string) (t Target, err error) {
+	t.Of = of
+	name, text, at := strings.Cut(part, "=")
+	if !at {
+		text = part
+	} else if name != "mean" {
+		share, err := strconv.ParseFloat(strings.TrimPrefix(name, "p"), 64)
+		if t.At = share / 100; err != nil || !slices.Contains(serving.Percentiles[:], t.At) {
+			return t, unit.Errorf("{"+key+"} %.40s: want p50, p90, p95 or p99, as p95=1s", part)
+		}
+	}
+	if speed, ok := strings.CutSuffix(text, "tok/s"); ok && (of == TPOT || of == ITL) { // tokens a second that a user sees
+		v, err := strconv.ParseFloat(strings.TrimSpace(speed), 64)
+		if err != nil || !(v > 0 && v <= 1e9) {
+			return t, unit.Errorf("{"+key+"} %.40s: want tokens a second, as 40tok/s", part)
+		}
+		t.Most = unit.Seconds(1 / v)
+		return t, nil
+	}
+	if v, err := strconv.ParseFloat(text, 64); err == nil && v > 0 && v <= math.MaxFloat64 { // 500 is rarely meant to be 500 s
+		return t, unit.Errorf("{"+key+"} %s: want a unit, as %sms or %ss", text, text, text)
+	}
+	if t.Most, err = unit.ParseTime(text); err != nil {
+		return t, unit.Errorf("{"+key+"}: %w", err)
+	}
+	if t.Most <= 0 {
+		return t, unit.Errorf("{"+key+"} %s: want a time above 0", text)
+	}
+	return t, nil
 }
 
 // numbers checks those that were given.
@@ -189,6 +211,7 @@ func (o *Asked) numbers() error {
 	}{
 		{"rate", o.Rate, math.SmallestNonzeroFloat64}, {"tps", o.Throughput, math.SmallestNonzeroFloat64},
 		{"concurrency", whole(o.Concurrency), 1}, {"max_gpus", whole(o.MaxGPUs), 1}, {"top", whole(o.Top), 0}, {"per_gpu", whole(o.PerGPU), 0},
+		{"headroom", o.Headroom, 1}, {"prefix_hit_rate", o.HitRate, 0},
 	} {
 		switch v := or(n.value, n.least); {
 		case v >= n.least && v <= math.MaxFloat64:
@@ -199,6 +222,9 @@ func (o *Asked) numbers() error {
 		default:
 			return unit.Errorf("{"+n.key+"} %g: want a number of rows, or 0 for all", v)
 		}
+	}
+	if h := or(o.HitRate, 0); h >= 1 {
+		return unit.Errorf("{prefix_hit_rate} %g: want a share from 0 and below 1", h)
 	}
 	return nil
 }
@@ -217,6 +243,7 @@ func (o *Asked) together() error {
 		{"max_num_batched_tokens", o.Budgets != nil, rate, "{rate} or {tps}"},
 		{"max_num_seqs", o.Limits != nil, load, "a load, as {rate} 10"},
 		{"speculative_tokens", o.Drafts != nil, o.Acceptance != nil, "{acceptance}"}, {"p99", o.P99, load, "a load, as {rate} 10"},
+		{"headroom", o.Headroom != nil, load, "a load, as {rate} 10"}, {"term", o.Term != "", o.PriceFile != "", "{prices}"},
 	} {
 		if x.given && !x.ok {
 			return unit.Errorf("{" + x.key + "} changes nothing without " + x.need)
@@ -229,7 +256,7 @@ func (o *Asked) together() error {
 func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card, err error) {
 	weights, engines := o.Weights, o.Engines
 	if weights == nil {
-		weights = []string{"fp8", "w4a16-g128"}
+		weights = DefaultWeights()
 	}
 	if engines == nil {
 		engines = engine.Names()[:1]
@@ -259,60 +286,62 @@ func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card,
 		return nil, err
 	}
 	for _, name := range engines {
-		e, err := engine.Parse(name)
-		if err != nil {
+		if _, err := engine.Parse(name); err != nil {
 			return nil, unit.Errorf("{engines}: %w", err)
 		}
 		for i := range gpus {
-			g := &gpus[i]
-			machine, err := o.machine(constants, g, e)
-			if err != nil {
-				return nil, err
+			one, err := o.card(from, &gpus[i], name, constants.Serves(gpus[i].Key))
+			if err != nil && len(gpus) == 1 {
+				return nil, unit.Wrong(err)
 			}
-			if machine == nil {
-				continue
-			}
-			price, ok := prices[g.Key]
-			if !ok {
-				price, _ = g.Price()
-			}
+			one.Offers = prices[one.GPU.Key]
 			for place, m := range of {
-				all = append(all, Card{
-					Model: m, Name: o.Models[place], Place: place, GPU: g, Price: price, Machine: machine,
-					Formats: DefaultFormats(m, g, weights, floor.Bits()),
-				})
+				card := one
+				card.Model, card.Request.Model, card.Place = m, o.Models[place], place
+				card.Formats = DefaultFormats(m, one.GPU, weights, floor.Bits())
+				all = append(all, card)
 			}
 		}
 	}
 	return all, nil
 }
 
-// machine is a GPU with its constants, under the limits that were asked for as far as they are below the board's own. It is nil where a
-// GPU that nobody named cannot be held to them.
-func (o *Asked) machine(constants *deployment.Calibrations, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
-	file, err := constants.Among(g, e.Profile().Engine())
-	if err != nil {
-		return nil, err
+// card is a GPU with an engine, under the limits that were asked for as far as they are below the board's own. One that cannot be held to
+// them, or misses a figure, has the reason.
+func (o *Asked) card(from *deployment.Library, g *hardware.GPU, by string, constants bool) (Card, error) {
+	c := Card{GPU: g, Request: deployment.Request{
+		GPU: g.Key, Engine: by, P2P: o.P2P, NoP2P: o.NoP2P, NVLink: o.NVLink, Offline: o.Offline, Hardware: o.Hardware,
+		Media: deployment.Media{Images: o.Images, Audio: o.Audio},
+	}}
+	if constants { // else the file is of another GPU
+		c.Calibration = o.Calibration
 	}
-	m, err := analytic.Calibrated(g, e, file)
-	if err != nil {
-		return nil, err
+	if p := or(o.PowerLimit, 0); p > 0 && p < g.TDP {
+		c.PowerLimit = &p
 	}
-	asked := energy.Cap{Limit: or(o.PowerLimit, 0), Clock: or(o.Clock, 0)}
-	c := deployment.Over(asked, m.Cap())
-	if asked.Limit >= g.TDP {
-		c.Limit = m.Cap().Limit
+	if f := or(o.Clock, 0); f > 0 && f < g.Clock {
+		c.Clock = &f
 	}
-	if asked.Clock >= g.Clock {
-		c.Clock = m.Cap().Clock
+	if c.Machine, c.Wrong = from.Machine(&c.Request); c.Wrong == nil {
+		c.GPU = c.Machine.GPU
 	}
-	if c == m.Cap() {
-		return m, nil
+	c.links()
+	return c, c.Wrong
+}
+
+// links drops the links that change nothing between two GPUs of the kind.
+func (c *Card) links() {
+	if c.Machine == nil {
+		return
 	}
-	if m, err = m.Capped(c); err != nil && o.GPUs == nil {
-		return nil, nil //nolint:nilnil // such a GPU is left out
+	usual := c.GPU.Links
+	for _, choice := range hardware.LinkChoices() {
+		without := usual
+		if *choice.Of(&without) = false; c.GPU.SameRoutes(c.GPU.Linked(without), []int{2}) {
+			usual = without
+		}
 	}
-	return m, unit.Wrong(err)
+	c.P2P, c.NoP2P, c.NVLink = usual.P2P, usual.NoP2P, usual.NVLink
 }
 
 // table lists the GPUs to try.
@@ -321,8 +350,11 @@ func (o *Asked) table(from *deployment.Library) ([]hardware.GPU, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Class != "" && !slices.Contains(hardware.Classes(), o.Class) {
+		return nil, unit.Errorf("{class} %.40q: want one of %s", o.Class, strings.Join(hardware.Classes(), ", "))
+	}
 	if o.GPUs == nil {
-		return o.linked(table.All())
+		return o.linked(slices.DeleteFunc(table.All(), func(g hardware.GPU) bool { return o.Class != "" && g.Class() != o.Class }))
 	}
 	if len(o.GPUs) == 0 {
 		return nil, unit.Errorf("{gpus}: want one or more, as h100,l40s; without it all are tried")
@@ -351,15 +383,33 @@ func (o *Asked) linked(all []hardware.GPU) ([]hardware.GPU, error) {
 			return nil, deployment.IdleLink(c.Name)
 		}
 	}
-	for i := range all {
-		all[i] = *all[i].Linked(asked)
-	}
 	return all, nil
 }
 
-// priced are the prices that were given, by the keys of GPUs.
-func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[string]unit.DollarsPerHour, error) {
-	all := map[string]unit.DollarsPerHour{}
+// priced are the offers of GPUs: those of prices that were given, else of the list that was named, else of the table.
+func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[string][]hardware.Offer, error) {
+	all := map[string][]hardware.Offer{}
+	for i := range gpus {
+		if p, ok := gpus[i].Price(); ok && o.PriceFile == "" {
+			all[gpus[i].Key] = []hardware.Offer{{GPU: gpus[i].Key, Hour: p, Source: gpus[i].PriceSource}}
+		}
+	}
+	if o.PriceFile != "" {
+		table, err := from.GPUs(o.Hardware)
+		if err != nil {
+			return nil, err
+		}
+		list, err := table.ReadPrices(o.PriceFile)
+		if err != nil {
+			return nil, unit.Errorf("{prices}: %w", err)
+		}
+		all = list.Of
+		for key, offers := range all {
+			all[key] = slices.DeleteFunc(offers, func(f hardware.Offer) bool {
+				return o.Term == "" && f.Term == "spot" || o.Term != "" && !strings.EqualFold(f.Term, o.Term)
+			})
+		}
+	}
 	for _, item := range o.Prices {
 		name, text, ok := strings.Cut(item, "=")
 		if !ok || strings.TrimSpace(name) == "" {
@@ -372,9 +422,11 @@ func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[strin
 		if !slices.ContainsFunc(gpus, func(tried hardware.GPU) bool { return tried.Key == g.Key }) {
 			return nil, unit.Errorf("{price} %.60s: {gpus} leaves %s out", item, g.Key)
 		}
-		if all[g.Key], err = deployment.ParsePrice(strings.TrimSpace(text)); err != nil {
+		p, err := deployment.ParsePrice(strings.TrimSpace(text))
+		if err != nil {
 			return nil, unit.Errorf("{price} %s: %w", name, err)
 		}
+		all[g.Key] = []hardware.Offer{{GPU: g.Key, Hour: p, Source: "--price"}}
 	}
 	return all, nil
 }

@@ -19,10 +19,15 @@ func BenchmarkLoads(b *testing.B) {
 		{"latency", "gpt-oss-120b", nil, func(q *Request) { q.Load.Throughput, q.By = 5000, Latency }},
 		{"targets", "qwen3-32b", nil, func(q *Request) {
 			q.Prompt, q.Gen = serving.Fixed(2048), serving.Fixed(512)
-			q.Load.Throughput, q.Budget, q.Targets = 2000, 8, Targets{TTFT: 0.5, TPOT: 0.03}
+			q.Load.Throughput, q.Budget, q.Targets = 2000, 8, means(0.5, 0.03, 0)
 		}},
-		{"two cards", "deepseek-v3", []string{"h200", "b200"}, func(q *Request) { q.Load.Rate, q.Targets.TTFT = 10, 2 }},
+		{"two cards", "deepseek-v3", []string{"h200", "b200"}, func(q *Request) { q.Load.Rate, q.Targets = 10, means(2, 0, 0) }},
 		{"rate", "qwen3-235b-a22b", nil, func(q *Request) { q.Load.Rate = 5 }},
+		{"many clients", "llama3.1-70b", nil, func(q *Request) { q.Load.Concurrency, q.Targets = 300, means(0, 0.04, 0) }},
+		{"percentiles", "llama3.1-8b", nil, func(q *Request) {
+			q.Prompt, q.Load.Rate = serving.Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, 4
+			q.Targets = []Target{{TTFT, 0.99, 2}, {TPOT, 0, 0.03}}
+		}},
 		{"concurrency", "llama3.1-70b", nil, func(q *Request) { q.Load.Concurrency = 64 }},
 	} {
 		b.Run(x.name, func(b *testing.B) {
@@ -32,7 +37,7 @@ func BenchmarkLoads(b *testing.B) {
 			}
 			q := request(b, x.model, gpus...)
 			for i := range q.Cards {
-				q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, []string{"fp8", "w4a16-g128"}, 8)
+				q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, DefaultWeights(), 8)
 			}
 			x.set(q)
 			q.Top, q.PerGPU = 10, 1

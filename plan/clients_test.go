@@ -13,7 +13,7 @@ import (
 func crowded(t *testing.T) *Request {
 	q := request(t, "deepseek-v3", "b200")
 	q.Prompt, q.Gen = serving.Lengths{Kind: "uniform", Low: 1, High: 131000}, serving.Lengths{Kind: "lognormal", Mean: 128, Spread: 2}
-	q.Load.Concurrency, q.Targets.E2E = 1000, 20
+	q.Load.Concurrency, q.Targets = 1000, means(0, 0, 20)
 	return q
 }
 

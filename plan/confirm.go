@@ -2,177 +2,300 @@ package plan
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"slices"
 
-	"llmprof/analytic"
-	"llmprof/analytic/engine"
 	"llmprof/deployment"
+	"llmprof/internal/concurrent"
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
-// A Tail is the 99th percentiles of a simulated load.
-type Tail struct{ TTFT, TPOT, E2E unit.Seconds }
-
-// confirmRequests are as many as a 99th percentile takes to be within some percent.
-const confirmRequests = 2000
-
-// alikeWaves is how many waves of answers are enough where requests are alike.
-const alikeWaves = 32
-
-// Confirm simulates rows under the load, at the end of the interval that was asked for, and
-// holds their 99th percentiles to the targets: a row that misses them gets more replicas, as
-// long as the budget allows, and is left out where that does not help. Left says why.
-func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Rejected, err error) {
-	own := *q
-	own.ctx = ctx
-	if own.MaxGPUs == 0 {
-		own.MaxGPUs = DefaultGPUs
-	}
-	tails := own
-	tails.Targets = q.Tails
-	for i := range rows {
-		r := rows[i]
-		each := r.Split.sharing()
-		for {
-			if r.Tail, err = simulate(ctx, &own, &r); err != nil {
-				return nil, nil, err
-			}
-			tail := r
-			tail.TTFT, tail.TPOT, tail.E2E = r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E
-			miss := tails.misses(&tail)
-			if miss.Reason == "" {
-				kept = append(kept, r)
-				break
-			}
-			if own.tooLarge(&r, each, &rows[i]) {
-				left = append(left, Rejected{Card: r.Card, Miss: Miss{fmt.Sprintf("at the 99th percentile %s", miss.Reason), miss.By, &r}})
-				break
-			}
-			if err := own.grow(&r, each); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	slices.SortStableFunc(kept, func(a, b Row) int { return q.compare(&a, &b) })
-	return kept, left, nil
+// Simulated is what a simulation of the load says of a row, at the end of the interval that was asked for.
+type Simulated struct {
+	Requests int
+	Mean     [figures]unit.Seconds
+	At       [figures][len(serving.Percentiles)]unit.Seconds
+	// Spread is by what share another seed moves a percentile, and the mean, which comes last: 90 % of seeds move it by less.
+	Spread [figures][len(serving.Percentiles) + 1]float64
 }
 
-// serverOf is the server of a row.
-func (q *Request) serverOf(r *Row) (*serving.Server, error) {
-	s := search{q: q, card: r.Card, miss: noMiss()}
-	one := *r
-	one.DP = r.Split.sharing()
-	p, err := s.prepare(&one)
-	if err != nil {
-		return nil, err
+// Of is a figure at a percentile, or its mean, with its spread.
+func (s *Simulated) Of(t *Target) (is unit.Seconds, spread float64) {
+	if i := slices.Index(serving.Percentiles[:], t.At); i >= 0 {
+		return s.At[t.Of][i], s.Spread[t.Of][i]
 	}
-	return q.server(r.Card, p, r)
+	return s.Mean[t.Of], s.Spread[t.Of][len(serving.Percentiles)]
 }
 
-// server is the server of a row.
-func (q *Request) server(card *Card, p *analytic.Predictor, r *Row) (*serving.Server, error) {
-	rules, err := engine.SchedulerOf(card.Machine.Engine.Profile().Engine(), card.GPU)
-	if err != nil {
-		return nil, err
+// Rounded is a figure in as many digits as a seed leaves: three, or two where another one moves it by more than a hundredth.
+func (s *Simulated) Rounded(t *Target) float64 {
+	is, spread := s.Of(t)
+	if spread > 0.01 {
+		return Digits(float64(is), 2)
 	}
-	if r.Budget > 0 {
-		rules.Budget = r.Budget
-	}
-	if r.Limit > 0 {
-		rules.MaxSeqs = r.Limit
-	}
-	rules.Within(p)
-	s := &serving.Server{
-		Predictor: p, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext,
-		Caching: serving.Caching{ToHost: card.GPU.Bandwidth},
-	}
-	return s, q.speculate(s, card, r)
+	return Digits(float64(is), 3)
 }
 
-// speculate adds the speculation of a row to a server.
-func (q *Request) speculate(s *serving.Server, card *Card, r *Row) error {
-	if r.Drafts == 0 {
-		return nil
-	}
-	s.Drafts, s.Acceptance = r.Drafts, q.Acceptance
-	if card.Model.Drafts == 0 {
-		return nil // drafts of n-grams take no time
-	}
-	one := search{q: q, card: card}
-	own := *r
-	own.DP = r.Split.sharing()
-	c, err := one.caseOf(&own)
+// How many requests are simulated while deployments are compared, and of rows that are shown: of these four times as many as long as a
+// target is within the spread of a seed.
+const (
+	quick     = 1200
+	thorough  = 4000
+	mostDrawn = 64000
+
+	fewestDrawn = 100 * seeds
+	// steps is how many steps are simulated for a thorough figure: where few requests run at once each takes many, and hardly waits.
+	steps = 200_000
+)
+
+// drawn is how many requests are simulated of a row where so many are wanted at most.
+func (q *Request) drawn(r *Row, most int) int {
+	each := q.Gen.MeanLength() / max(r.Running/float64(r.DP), 1)
+	return max(min(most, int(steps/each*float64(most)/thorough)), fewestDrawn)
+}
+
+// seeds are simulations of their own, which say how far a seed moves a figure.
+const seeds = 6
+
+// student is the 95th percentile of Student's distribution with so many seeds.
+const student = 2.015
+
+// simulate runs requests of the load on a row by several seeds, up to so many.
+func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
+	requests := q.drawn(r, most)
+	request := r.Request(q)
+	d, err := q.From.Serve(ctx, &request)
 	if err != nil {
 		return err
 	}
-	s.Modules = card.Model.Drafts
-	s.Drafter, err = deployment.Drafter(c)
-	return err
+	if _, err := d.Server(ctx); err != nil {
+		return err
+	}
+	var results [seeds]*serving.Result
+	var failed [seeds]error
+	concurrent.Each(seeds, func(i int) { results[i], failed[i] = r.simulated(ctx, q, d, requests/seeds, uint64(i)+1) })
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	r.Simulated = summary(results[:], r.slower)
+	return ctx.Err()
 }
 
-// simulate runs the load of the request on a row.
-func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
-	server, err := q.serverOf(r)
+// simulated runs the requests of one seed.
+func (r *Row) simulated(ctx context.Context, q *Request, d *deployment.Deployment, count int, seed uint64) (*serving.Result, error) {
+	server, err := d.Server(ctx)
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	count := confirmRequests
-	if n := q.Load.Concurrency; n > 0 && q.fixed() && r.Drafts == 0 {
-		count = min(count, alikeWaves*n) // answers of equal requests come in waves, which are soon the same
-	}
+	count = max(count, 2*int(r.Running))     // so that percentiles are not those of a few sequences that run together
 	fills := max(count/10, 3*int(r.Running)) // requests until as many run as do in the steady state
-	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: count + fills, Seed: 1}
+	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: count + fills, Seed: seed}
 	load.Arrival = serving.Arrival{Kind: "poisson", Rate: q.rate() * r.slower}
-	if n := q.Load.Concurrency; n > 0 {
+	if n := q.clients(); n > 0 {
 		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}
+		load.Requests += 2 * n
 	}
 	source, err := load.Source()
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	result, err := serving.Simulate(ctx, server, source, serving.Options{Warmup: fills})
+	result, err := serving.Simulate(ctx, server, source, serving.Options{Warmup: fills, Seed: seed})
 	if err == nil && result.Interrupted {
 		err = ctx.Err()
 	}
-	if err != nil {
-		return t, err
+	return result, err
+}
+
+// summary puts the simulations of several seeds together: figures of all their requests, and how far each is from them.
+func summary(results []*serving.Result, slower float64) *Simulated {
+	s := &Simulated{}
+	for _, r := range results {
+		s.Requests += r.E2E.N
 	}
-	at := func(s *serving.Sketch) unit.Seconds {
-		if s.N == 0 {
+	for f := range figures {
+		var all serving.Sketch
+		for _, r := range results {
+			all.Merge(sketch(r, f))
+		}
+		if all.N == 0 {
+			continue
+		}
+		for i, share := range serving.Percentiles {
+			s.At[f][i] = unit.Seconds(all.Quantile(share) * slower)
+			s.Spread[f][i] = spread(results, f, func(k *serving.Sketch) float64 { return k.Quantile(share) })
+		}
+		s.Mean[f] = unit.Seconds(all.Mean() * slower)
+		s.Spread[f][len(serving.Percentiles)] = spread(results, f, (*serving.Sketch).Mean)
+	}
+	return s
+}
+
+func sketch(r *serving.Result, f Figure) *serving.Sketch {
+	return [...]*serving.Sketch{&r.TTFT, &r.TPOT, &r.ITL, &r.E2E}[f]
+}
+
+// spread is by what share as many requests of another seed as all of these are off, from how far the seeds are from each other: the mean
+// of n of them is nearer than one by the root of n.
+func spread(results []*serving.Result, f Figure, of func(*serving.Sketch) float64) float64 {
+	n, sum, squares := float64(len(results)), 0.0, 0.0
+	for _, r := range results {
+		k := sketch(r, f)
+		if k.N == 0 {
 			return 0
 		}
-		return unit.Seconds(s.Quantile(0.99) * r.slower)
+		v := of(k)
+		sum, squares = sum+v, squares+v*v
 	}
-	return Tail{at(&result.TTFT), at(&result.TPOT), at(&result.E2E)}, nil
+	mean := sum / n
+	if mean == 0 || n < 2 {
+		return 0
+	}
+	return student * math.Sqrt(max(squares/n-mean*mean, 0)/(n-1)) / mean
 }
 
-// tooLarge reports whether a row may not get further replicas.
-func (q *Request) tooLarge(r *Row, each int, first *Row) bool {
-	more := r.GPUs + each*r.Split.TP*r.Split.PP
-	return more > q.MaxGPUs || q.Budget > 0 && float64(more)*float64(r.Card.Price) > float64(q.Budget) ||
-		more > 2*first.GPUs+each*r.Split.TP*r.Split.PP
+// confirmed simulates the rows that are shown, the best first. One that misses its targets then gets more replicas, or falls out, and the
+// next one takes its place.
+func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
+	if !h.q.Load.Given() {
+		return h.gather(), nil
+	}
+	for ctx.Err() == nil {
+		rows := h.rows()
+		var open []*Row
+		for _, r := range Shown(rows, h.q.Top, h.q.PerGPU) {
+			if own := r.own(); own != nil && !own.confirmed {
+				open = append(open, own)
+			}
+		}
+		if len(open) == 0 {
+			return h.told(ctx), nil
+		}
+		h.apart(open, func(r *Row) { r.confirm(ctx, h.q) })
+		concurrent.Each(len(h.cards), func(i int) { h.cards[i].again(ctx) })
+	}
+	return nil, ctx.Err()
 }
 
-// grow gives a row more replicas: of those that prefill where the first token is late.
-func (q *Request) grow(r *Row, each int) error {
-	own := *r
-	if r.Prefill > 0 && q.Targets.TTFT > 0 && r.Tail.TTFT > q.Targets.TTFT {
-		own.Prefill += each
-	} else {
-		own.DP += each
+// mostAgain is how often a card is searched again.
+const mostAgain = 4
+
+// again leaves rows out that simulations refused. Where none is left of a card, its other deployments are searched.
+func (s *search) again(ctx context.Context) {
+	before := len(s.rows)
+	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool {
+		if r.left {
+			s.open = slices.DeleteFunc(s.open, func(c *candidate) bool { return c == r.from })
+		}
+		return r.left
+	})
+	if before > 0 && len(s.rows) == 0 && s.searches < mostAgain {
+		s.searches++
+		s.run(ctx, false)
 	}
-	own.GPUs += each * r.Split.TP * r.Split.PP
-	own.PerHour = unit.Dollars(float64(r.Card.Price) * float64(own.GPUs))
-	server, err := q.serverOf(&own)
-	if err != nil {
-		return err
+}
+
+// told is the result, with what the rows that are shown do under other loads, and how much slower the best one may be.
+func (h *hunt) told(ctx context.Context) *Result {
+	r := h.gather()
+	shown := min(len(r.Rows), max(h.q.Top, 1))
+	var rows []*Row
+	for i := range r.Rows[:shown] {
+		if r.Rows[i].search != nil {
+			rows = append(rows, &r.Rows[i])
+		}
 	}
-	s := search{q: q, card: r.Card, miss: noMiss()}
-	c := config{Row: own, server: *server, slower: r.slower, single: r.alone}
-	grown, _ := s.settled(&c, own)
-	s.expect(&c, &grown)
-	*r = grown
+	h.apart(rows, func(row *Row) {
+		if row.Loads = row.under(ctx, h.q); row == &r.Rows[0] {
+			row.Slack = row.slack(ctx, h.q)
+		}
+		row.from.release()
+	})
+	return r
+}
+
+// apart does something with rows on all processors, with those of one card one after the other: they share its steady states.
+func (h *hunt) apart(rows []*Row, do func(*Row)) {
+	concurrent.Each(len(h.cards), func(i int) {
+		for _, r := range rows {
+			if r.search == h.cards[i] {
+				do(r)
+			}
+		}
+	})
+}
+
+// own is the row of its search that a copy is of; nil where batches start together.
+func (r *Row) own() *Row {
+	if r.search == nil {
+		return nil
+	}
+	for i := range r.search.rows {
+		if o := &r.search.rows[i]; o.order == r.order {
+			return o
+		}
+	}
 	return nil
+}
+
+// confirm simulates a row with more and more requests until a seed no longer decides, and with more replicas where it misses its targets.
+// It is left out where that does not help.
+func (r *Row) confirm(ctx context.Context, q *Request) {
+	s, c := r.search, r.from
+	for more := 0; ; more++ {
+		sure, err := r.decide(ctx, q)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.missed(Miss{err.Error(), infinite, nil})
+			r.left = true
+			return
+		case err != nil || sure:
+			r.confirmed = true
+			return
+		}
+		s.falls(r)
+		v := variant{r.Budget, r.Limit, r.Drafts, r.Prefill / c.DP}
+		units := r.units + 1
+		if v.Prefill > 0 && q.misses(r, TTFT) {
+			v.Prefill, units = v.Prefill+1, r.units
+		}
+		r.left = more == mostGrown || (units+v.Prefill)*c.GPUs > q.MaxGPUs
+		if r.left {
+			return
+		}
+		next, ok := s.qualifies(ctx, c, v, units)
+		if r.left = !ok && next.Simulated == nil || q.Budget > 0 && s.falls(&next); r.left {
+			return
+		}
+		s.exact(ctx, c, &next)
+		next.order = r.order
+		*r = next
+	}
+}
+
+// mostGrown is how many units more than its steady state takes a row may get.
+const mostGrown = 3
+
+// decide simulates a row, and reports whether it meets its targets whatever the seed.
+func (r *Row) decide(ctx context.Context, q *Request) (sure bool, err error) {
+	requests := thorough
+	if len(q.Targets) == 0 {
+		requests = quick
+	}
+	for ; ; requests *= 4 {
+		if err := r.simulate(ctx, q, requests); err != nil {
+			return false, err
+		}
+		within := false
+		for i := range q.Targets {
+			t := &q.Targets[i]
+			is, spread := r.Simulated.Of(t)
+			within = within || is.Times(1-spread) <= t.Most && is.Times(1+spread) > t.Most
+		}
+		if !within || requests >= mostDrawn {
+			return !q.tooSlow(r), nil
+		}
+	}
 }

@@ -25,6 +25,21 @@ func (f *Formats) of(m *models.Model, g *hardware.GPU) (*models.Model, models.Sc
 	return m, s.For(g), nil
 }
 
+// cache is the format of the KV cache that a request has: none of a model without a cache.
+func (f *Formats) cache(m *models.Model) unit.Format {
+	if m.CacheBytes(1, f.KV) == 0 {
+		return unit.NoFormat
+	}
+	return f.KV
+}
+
+// DefaultWeights are the formats of published checkpoints that are tried beside a model's own: FP8 with a scale of each block of 128 x
+// 128, as Qwen and DeepSeek publish it, FP8 with scales of channels and of tokens at run time, int8 with int8 activations, AWQ or GPTQ,
+// NVFP4, MXFP4.
+func DefaultWeights() []string {
+	return []string{"fp8-block", "fp8", "w8a8", "w4a16-g128", "nvfp4", "w4a16-nvfp4", "mxfp4"}
+}
+
 // DefaultFormats are the formats that are tried of a model on a GPU: the checkpoint's and
 // those of names, of which none has fewer bits than floor, each with a cache of 16 bits and,
 // where the GPU has a unit for FP8 and the floor allows it, of 8. What the GPU has no unit
@@ -44,8 +59,12 @@ func DefaultFormats(m *models.Model, g *hardware.GPU, names []string, floor floa
 	for _, name := range append([]string{""}, names...) {
 		f := Formats{Weights: name}
 		_, s, err := f.of(m, g)
-		if err != nil || s.Weights.Bits() < floor && name != "" || name != "" && s.Weights == stored.Weights || !g.Has(s.Act) {
+		switch {
+		case err != nil || !g.Has(s.Act):
 			continue
+		case name == "":
+		case s.Weights.Bits() < floor || stored.Stored && s.Weights.Bits() >= stored.Weights.Bits() || s.Weights == stored.Weights:
+			continue // nobody publishes a checkpoint with wider weights than the one that it is made from
 		}
 		for _, kv := range caches {
 			all = append(all, Formats{name, kv})

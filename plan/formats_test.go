@@ -25,8 +25,8 @@ func TestSearchOfMixes(t *testing.T) {
 	if best := bruteForce(t, q); best.Scheme != row.Scheme || best.TPOT != row.TPOT {
 		t.Errorf("%v, estimated alone %v", &row, best)
 	}
-	if by := row.Same(q).Weights; by != "q4_k_m" {
-		t.Errorf("%q", by)
+	if by := row.Same(q); by.Weights != "q4_k_m" {
+		t.Errorf("%v", by)
 	}
 	for _, r := range found.Rows {
 		if r.Formats.Weights == "w4a16-g128" {

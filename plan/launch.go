@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"strings"
 
 	"llmprof/analytic/engine"
@@ -34,18 +35,21 @@ func Launches(r *Row, q *Request, checkpoint string) (all []Launch) {
 
 // deployment is what servers are started for as a row says.
 func (r *Row) deployment(q *Request, checkpoint string) engine.Deployment {
-	m := r.Card.Machine
 	d := engine.Deployment{
-		Engine: m.Engine, Model: r.Card.Model, GPU: r.Card.GPU, Checkpoint: checkpoint,
+		Model: r.Card.Model, GPU: r.Card.GPU, Checkpoint: checkpoint, Engine: r.Card.Machine.Engine,
 		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, Sharing: r.Split.sharing(), Replicas: r.DP, Prefill: r.Prefill,
 		Weights: r.Formats.Weights, Scheme: r.Scheme, KV: r.Formats.KV,
 		Context: longest(q, r.Card.Model), Prompt: q.Prompt.Longest(), Batch: r.Batch, Budget: r.Budget, Drafts: r.Drafts,
 		Request: q.Prompt.Longest() + q.Gen.Longest(),
 	}
-	find, one := search{q: q, card: r.Card, miss: noMiss()}, *r
-	if one.DP = r.Split.sharing(); one.DP > 0 {
-		d.Case, _ = find.caseOf(&one) // nil if the estimate's engine does not run it
+	one := *r
+	one.DP, one.Prefill = r.Split.sharing(), 0
+	request := one.Request(q)
+	unit, err := q.From.Serve(context.Background(), &request)
+	if err != nil {
+		return d // the estimate's engine does not run it
 	}
+	d.Case = &unit.Case
 	return d
 }
 

@@ -105,11 +105,11 @@ func parsed(t *testing.T, vllm string, words [][]string) string {
 	return lines[len(lines)-1]
 }
 
-// flagsOf are the flags, of those that launch commands may have, that the servers take: of
+// serverFlags are the flags, of those that launch commands may have, that the servers take: of
 // SGLang the server arguments of its wheels 0.5.14 and 0.5.23, of TensorRT-LLM those of
 // tensorrt_llm/commands/serve.py at commit 00209af149e7774406881a37283dce303571eb11 (1.2), of llama.cpp
 // those of tools/server/README.md at commit 00dc8057ab28c9cb4c79a6dd6dfce07fe779f63b.
-var flagsOf = map[string][]string{
+var serverFlags = map[string][]string{
 	"sglang": {
 		"--model-path", "--tp-size", "--dp-size", "--enable-dp-attention", "--pp-size", "--ep-size", "--quantization", "--kv-cache-dtype",
 		"--context-length",
@@ -188,7 +188,7 @@ func TestLaunchFlashInferGEMM(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for i, all := range launched(t) {
 		for _, l := range all {
-			known, ok := flagsOf[l.Engine]
+			known, ok := serverFlags[l.Engine]
 			for _, w := range l.Args {
 				if ok && strings.HasPrefix(w, "--") && !slices.Contains(known, w) {
 					t.Errorf("row %d: %s has no flag %s", i, l.Engine, w)
@@ -216,7 +216,7 @@ func TestSGLangFlags(t *testing.T) {
 			source.Write(text)
 		}
 	}
-	for _, flag := range flagsOf["sglang"] {
+	for _, flag := range serverFlags["sglang"] {
 		field := strings.ReplaceAll(strings.TrimPrefix(flag, "--"), "-", "_")
 		if !strings.Contains(source.String(), "\n    "+field+": A[") {
 			t.Errorf("there is no server argument %s", field)
@@ -344,7 +344,7 @@ func TestLaunchesNameCheckpoints(t *testing.T) {
 			}
 		}
 	}
-	row.Card.Name = "-x.json"
+	row.Card.Request.Model = "-x.json"
 	if name := row.Same(q).Model; name != "./-x.json" {
 		t.Errorf("the estimate of it is %q", name)
 	}

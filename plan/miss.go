@@ -1,9 +1,9 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,92 +21,105 @@ const (
 	unfit    = 1e200
 )
 
-// A nearest is the nearest of the misses of a card, and the place of its deployment in the list of all.
-type nearest struct {
-	Miss
-	place int
-}
+func noMiss() Miss { return Miss{Reason: "no split of the model is possible on it", By: math.Inf(1)} }
 
-// nearer reports whether a miss is nearer than another one, or as near and of an earlier deployment.
-func (n *nearest) nearer(o *nearest) bool { return n.By < o.By || n.By == o.By && n.place < o.place }
-
-func noMiss() nearest {
-	return nearest{Miss{Reason: "no split of the model is possible on it", By: math.Inf(1)}, math.MaxInt}
-}
-
-func compareMisses(a, b *Miss) int { return cmp.Compare(a.By, b.By) }
-
-// missed remembers the nearest miss: of several as near, that of the first deployment in the list of all. Of those that cannot be estimated
-// the first counts.
+// missed remembers the nearest miss: of several as near, and of those that cannot be estimated, the first.
 func (s *search) missed(m Miss) {
-	if s.nearer(m.By) || s.miss.Row == nil && math.IsInf(m.By, 1) && s.miss == noMiss() {
-		s.miss = nearest{m, s.at}
+	if m.By < s.miss.By || math.IsInf(m.By, 1) && s.miss == noMiss() {
+		s.miss = m
 	}
 }
 
-// nearer reports whether a miss by so much is nearer than the nearest so far.
-func (s *search) nearer(by float64) bool {
-	return (&nearest{Miss{By: by}, s.at}).nearer(&s.miss)
-}
-
-// falls reports whether a row misses what was asked for, and remembers the nearest one that does. Words are made of that alone.
+// falls reports whether a row misses what was asked for, and remembers the nearest one that does.
 func (s *search) falls(r *Row) bool {
 	by := s.q.exceeds(r)
-	if by > 0 && (by <= s.miss.By || math.IsInf(by, 1)) {
+	if by > 0 && by < s.miss.By {
 		own := *r
-		m := s.q.misses(&own)
-		m.Row = &own
-		s.missed(m)
+		s.missed(Miss{s.q.reason(&own), by, &own})
 	}
 	return by > 0
 }
 
-// late reports whether a step or a prefill takes too long, so that those of larger
-// batches do too.
-func (q *Request) late(r *Row) bool {
-	t := &q.Targets
-	return t.TTFT > 0 && r.TTFT > t.TTFT || t.TPOT > 0 && r.TPOT > t.TPOT || t.E2E > 0 && r.E2E > t.E2E
+// late reports whether a step or a prefill takes too long, so that those of larger batches do too.
+func (q *Request) late(r *Row) bool { return q.tooSlow(r) }
+
+// tooSlow reports whether a row misses a target.
+func (q *Request) tooSlow(r *Row) bool {
+	return q.misses(r, TTFT, TPOT, ITL, E2E)
+}
+
+// misses reports whether a row misses a target of some figures.
+func (q *Request) misses(r *Row, of ...Figure) bool {
+	return slices.ContainsFunc(q.Targets, func(t Target) bool { return slices.Contains(of, t.Of) && q.figure(r, &t) > t.Most })
+}
+
+// figure is what a row has of a target: of a simulated row the end of what seeds may move it to, and no less than the steady state's mean;
+// of another one the mean, which stands for percentiles from the 90th on.
+func (q *Request) figure(r *Row, t *Target) unit.Seconds {
+	steady := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of]
+	if r.Simulated == nil {
+		if t.At > 0 && t.At < 0.9 {
+			return 0
+		}
+		return steady
+	}
+	is, spread := r.Simulated.Of(t)
+	if is = is.Times(1 + spread); t.At == 0 {
+		is = max(is, steady)
+	}
+	return is
+}
+
+// A limit is a figure of a row beside what is asked of it.
+type limit struct {
+	is, want float64
+	said     string
+}
+
+// limits are all that is asked of a row.
+func (q *Request) limits(r *Row) (all []limit) {
+	for i := range q.Targets {
+		t := &q.Targets[i]
+		is := q.figure(r, t)
+		all = append(all, limit{float64(is), float64(t.Most), fmt.Sprintf("a %v of %s for %v", t, beyondLimit(is, t.Most), t.Most)})
+	}
+	return append(all,
+		limit{float64(r.PerHour), float64(q.Budget), fmt.Sprintf("$%s/h for %v", digits(float64(r.PerHour), float64(q.Budget)), q.Budget)},
+		limit{float64(r.GPUs), float64(q.MaxGPUs), fmt.Sprintf("%d GPUs for %d", r.GPUs, q.MaxGPUs)})
 }
 
 // exceeds is how many times too much the worst figure of a row is, up to mostOver; 0 where none is too much.
 func (q *Request) exceeds(r *Row) (by float64) {
-	t := &q.Targets
-	for _, x := range [...]struct{ is, want float64 }{
-		{float64(r.TTFT), float64(t.TTFT)}, {float64(r.TPOT), float64(t.TPOT)}, {float64(r.E2E), float64(t.E2E)},
-		{float64(r.PerHour), float64(q.Budget)}, {float64(r.GPUs), float64(q.MaxGPUs)},
-	} {
-		if x.want > 0 && x.is > x.want {
-			by = min(max(by, x.is/x.want), mostOver)
+	over := func(is, want float64) {
+		if want > 0 && is > want {
+			by = min(max(by, is/want), mostOver)
 		}
 	}
+	for i := range q.Targets {
+		over(float64(q.figure(r, &q.Targets[i])), float64(q.Targets[i].Most))
+	}
+	over(float64(r.PerHour), float64(q.Budget))
+	over(float64(r.GPUs), float64(q.MaxGPUs))
 	return by
 }
 
-// misses says in what the row misses what was asked for; the Reason is empty where it
-// misses nothing.
-func (q *Request) misses(r *Row) (m Miss) {
-	if m.By = q.exceeds(r); m.By == 0 {
-		return m
-	}
+// reason says in what a row misses what was asked for.
+func (q *Request) reason(r *Row) string {
 	var over []string
-	add := func(is, want float64, format string, args ...any) {
-		if want > 0 && is > want {
-			over = append(over, fmt.Sprintf(format, args...))
+	for _, l := range q.limits(r) {
+		if l.want > 0 && l.is > l.want {
+			over = append(over, l.said)
 		}
 	}
-	t := &q.Targets
-	add(float64(r.TTFT), float64(t.TTFT), "a TTFT of %s for %v", beyond(r.TTFT, t.TTFT), t.TTFT)
-	add(float64(r.TPOT), float64(t.TPOT), "a TPOT of %s for %v", beyond(r.TPOT, t.TPOT), t.TPOT)
-	add(float64(r.E2E), float64(t.E2E), "%s a request for %v", beyond(r.E2E, t.E2E), t.E2E)
-	add(float64(r.PerHour), float64(q.Budget), "$%s/h for %v", digits(float64(r.PerHour), float64(q.Budget)), q.Budget)
-	add(float64(r.GPUs), float64(q.MaxGPUs), "%d GPUs for %d", r.GPUs, q.MaxGPUs)
-	m.Reason = fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
-	return m
+	return fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
 }
 
-// beyond is a time in three digits, or in as many as show that it is beyond a limit.
-func beyond(t, limit unit.Seconds) string {
-	shown := rounded(float64(t), 3)
+// flagOf is the flag of a setting.
+func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }
+
+// beyondLimit is a time in three digits, or in as many as show that it is beyond a limit.
+func beyondLimit(t, limit unit.Seconds) string {
+	shown := Digits(float64(t), 3)
 	if text := unit.Seconds(shown).String(); text != limit.String() && shown > float64(limit) {
 		return text
 	}
@@ -129,8 +142,8 @@ func digits(v, limit float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// rounded keeps so many digits of a number.
-func rounded(v float64, digits int) float64 {
+// Digits keeps so many digits of a number.
+func Digits(v float64, digits int) float64 {
 	if v <= 0 {
 		return v
 	}

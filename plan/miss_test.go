@@ -18,7 +18,7 @@ func TestMissDigits(t *testing.T) {
 		{63.2, 0.5, "63.20 s"}, {2.0004, 2, "2.0004 s"},
 		{1.0002, 0.99999, "1.0002 s"},
 	} {
-		if got := beyond(x.is, x.limit); got != x.want {
+		if got := beyondLimit(x.is, x.limit); got != x.want {
 			t.Errorf("%v for %v is told as %q, want %q", float64(x.is), float64(x.limit), got, x.want)
 		}
 	}
@@ -30,11 +30,11 @@ func TestMissDigits(t *testing.T) {
 // Where some deployments do not fit and others do, the reason is what those miss that fit, by however much.
 func TestMissOfThoseThatFit(t *testing.T) {
 	for want, ask := range map[string]func(*Request){
-		"ms for 1.000 ns": func(q *Request) { q.Targets.TTFT = 1e-9 },
-		"a TPOT of":       func(q *Request) { q.Targets.TPOT = 1e-300 },
+		"ms for 1.000 ns": func(q *Request) { q.Targets = means(1e-9, 0, 0) },
+		"a TPOT of":       func(q *Request) { q.Targets = means(0, 1e-300, 0) },
 		"/h for $1e-06/h": func(q *Request) { q.Budget = 1e-6 },
 		"does not fit on at most 1 GP": func(q *Request) {
-			q.MaxGPUs, q.Targets.TTFT, q.Cards = 1, 1e-9, request(t, "deepseek-v3", "h100").Cards
+			q.MaxGPUs, q.Targets, q.Cards = 1, means(1e-9, 0, 0), request(t, "deepseek-v3", "h100").Cards
 		},
 	} {
 		for _, load := range []Load{{}, {Rate: 1}, {Concurrency: 2}} {

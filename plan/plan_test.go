@@ -4,12 +4,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/casetest"
@@ -17,20 +19,22 @@ import (
 	"llmprof/unit"
 )
 
-// card is a GPU of the built-in table with an engine, by its own calibration.
-func card(t testing.TB, gpu, by string) Card {
+// library finds what requests of tests name.
+var library = sync.OnceValue(func() *deployment.Library { return deployment.Within(nil) })
+
+// card is a GPU of the built-in table with a model and an engine, by its own calibration.
+func card(t testing.TB, model, gpu, by string) Card {
 	t.Helper()
-	g, e := casetest.GPU(t, gpu), casetest.Engine(t, by)
-	f, err := hardware.BuiltIn(llmprof.Calibrations, g, by)
-	if err != nil {
+	c := Card{Request: deployment.Request{Model: model, GPU: gpu, Engine: by}, Model: casetest.Model(t, model)}
+	var err error
+	if c.Machine, err = library().Machine(&c.Request); err != nil {
 		t.Fatal(err)
 	}
-	all, err := analytic.Calibrated(g, e, f)
-	if err != nil {
-		t.Fatal(err)
+	c.GPU = c.Machine.GPU
+	if price, ok := c.GPU.Price(); ok {
+		c.Offers = []hardware.Offer{{Hour: price, Source: c.GPU.PriceSource}}
 	}
-	price, _ := g.Price()
-	return Card{GPU: g, Price: price, Machine: all}
+	return c
 }
 
 // request is one for a model on some cards in all formats that are tried.
@@ -41,14 +45,24 @@ func request(t testing.TB, model string, gpus ...string) *Request {
 
 func requestOn(t testing.TB, by, model string, gpus ...string) *Request {
 	t.Helper()
-	q := &Request{ctx: t.Context(), Prompt: serving.Fixed(1024), Gen: serving.Fixed(256), By: Cost}
+	q := &Request{From: library(), Prompt: serving.Fixed(1024), Gen: serving.Fixed(256), By: Cost, Trusting: true}
 	for _, gpu := range gpus {
-		c := card(t, gpu, by)
-		c.Model, c.Name = casetest.Model(t, model), model
+		c := card(t, model, gpu, by)
 		c.Formats = DefaultFormats(c.Model, c.GPU, []string{"fp8"}, 8)
 		q.Cards = append(q.Cards, c)
 	}
 	return q
+}
+
+// means are targets of means; 0 for none.
+func means(ttft, tpot, e2e unit.Seconds) (all []Target) {
+	for of, most := range map[Figure]unit.Seconds{TTFT: ttft, TPOT: tpot, E2E: e2e} {
+		if most > 0 {
+			all = append(all, Target{of, 0, most})
+		}
+	}
+	slices.SortFunc(all, func(a, b Target) int { return int(a.Of - b.Of) })
+	return all
 }
 
 // bruteForce estimates every deployment of the space one by one with analytic.Predict, each
@@ -88,7 +102,7 @@ func single(t *testing.T, q *Request, r *Row) bool {
 		t.Fatal(err)
 	}
 	c := &analytic.Case{
-		Model: m, Scheme: scheme, Price: r.Card.Price, Workload: *q.workload(r.Batch),
+		Model: m, Scheme: scheme, Price: r.Card.Price(1), Workload: *q.workload(r.Batch, 0),
 		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches,
 			GPUsPerNode: g.GPUsPerNode},
 	}
@@ -109,9 +123,10 @@ func single(t *testing.T, q *Request, r *Row) bool {
 	}
 	r.fill(q, &x)
 	r.GPUs, r.PerHour, r.Scheme = x.GPUs, x.Money.PerHour, scheme.Name
+	r.perMillion()
 	load := &q.Load
 	enough := load.Rate*q.Gen.MeanLength() <= r.Throughput && load.Throughput <= r.Throughput && load.Concurrency <= r.Batch*r.DP
-	return enough && (q.By != Cost || r.Card.Price > 0) && q.misses(r).Reason == ""
+	return enough && (q.By != Cost || r.PerHour > 0) && q.exceeds(r) == 0
 }
 
 // The search finds what trying everything finds, whatever is asked for.
@@ -166,7 +181,7 @@ func draw(q *Request, random *rand.Rand) {
 	q.By = Objective(Objectives()[random.IntN(4)])
 	q.Expected = random.IntN(2) == 0
 	q.Prompt, q.Gen = serving.Fixed(64+random.IntN(2000)), serving.Fixed(1+random.IntN(400))
-	q.Targets = Targets{unit.Seconds(maybe(0.6, 0.4*exp())), unit.Seconds(maybe(0.6, 0.02*exp())), unit.Seconds(maybe(0.3, 5*exp()))}
+	q.Targets = means(unit.Seconds(maybe(0.6, 0.4*exp())), unit.Seconds(maybe(0.6, 0.02*exp())), unit.Seconds(maybe(0.3, 5*exp())))
 	q.MaxGPUs = 1 + random.IntN(8)
 	q.Budget = unit.DollarsPerHour(maybe(0.5, 15*exp()))
 	switch random.IntN(4) {

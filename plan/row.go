@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"llmprof/analytic"
@@ -36,16 +37,41 @@ type Row struct {
 	PerMillion      unit.Dollars // generated tokens
 	Running         float64      // sequences that decode at once, of all replicas; 0 without a load
 	Utilization     float64      // share of the time in which steps run; 0 without a load
-	Tail            Tail         // 0 where nothing was simulated
+	Capacity        float64      // requests a second that it answers at most; 0 without a load
+	Simulated       *Simulated   // nil where nothing was simulated
 	Estimate        Spans        // where the figures above are from
+	Loads           []Loaded     // multiples of the load; nil without one
+	Slack           float64      // of the best row, how many times longer everything may take until it no longer qualifies; 0 without a load
 	Pareto          bool         // no other deployment is better in cost, TTFT and TPOT
 	order           int
 	slower          float64 // by how much longer than expected everything takes
-	alone           Spans   // times of a request with no other
+
+	search          *search // that it is of, and what it was made from
+	from            *candidate
+	units           int
+	confirmed, left bool
 }
 
 // Spans are the times of a deployment with their intervals.
 type Spans struct{ TTFT, TPOT, E2E analytic.Span }
+
+// fill takes the figures of the estimate of one unit of replicas, at the end of the
+// interval that is asked for.
+func (r *Row) fill(q *Request, e *analytic.Estimate) {
+	r.Estimate = Spans{e.TTFT, e.TPOT, e.TTLT}
+	r.TTFT, r.TPOT, r.E2E = q.end(e.TTFT), q.end(e.TPOT), q.end(e.TTLT)
+	slower := float64(r.E2E / e.TTLT.Expected)
+	r.Throughput = e.Throughput / slower
+	r.JToken = e.Energy.PerRequest.Times(1 / q.Gen.MeanLength())
+}
+
+// perMillion takes the price of a million generated tokens from those of an hour.
+func (r *Row) perMillion() {
+	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
+}
+
+// PerMonth is the price of a month of 730 hours; 0 where no price is known.
+func (r *Row) PerMonth() unit.Dollars { return r.PerHour * 730 }
 
 // Engine is the name of the engine.
 func (r *Row) Engine() string { return r.Card.Machine.Engine.Profile().Name }
@@ -98,54 +124,68 @@ func (r *Row) extras() int {
 	return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Limit, 1) + min(r.Drafts, 1)
 }
 
-// parallel is how the model is split over the row's GPUs.
-func (r *Row) parallel() analytic.Parallelism {
-	return analytic.Parallelism{
-		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, MoETP: r.Split.MoETP, DP: r.DP, MicroBatches: r.MicroBatches,
-		GPUsPerNode: r.Card.GPU.GPUsPerNode,
+// layout is the replicas of a row.
+func (r *Row) layout() serving.Layout {
+	return serving.Layout{Replicas: r.DP, Prefillers: r.Prefill, Link: deployment.Handover(r.Card.GPU, r.GPUs)}
+}
+
+// Request is what package deployment answers with the figures of the row.
+func (r *Row) Request(q *Request) deployment.Request {
+	d := r.Card.Request
+	d.Weights, d.KV = r.Formats.Weights, r.Formats.cache(r.Card.Model)
+	set := func(to **int, n, usual int) {
+		if n != usual {
+			*to = &n
+		}
 	}
+	set(&d.TP, r.Split.TP, 1)
+	set(&d.PP, r.Split.PP, 1)
+	set(&d.EP, r.Split.EP, 1)
+	set(&d.MoETP, r.Split.MoETP, 0)
+	set(&d.DP, r.DP, 1)
+	set(&d.Budget, r.Budget, 0)
+	set(&d.MaxSeqs, r.Limit, 0)
+	set(&d.Prefillers, r.Prefill, 0)
+	if set(&d.Drafts, r.Drafts, 0); r.Drafts > 0 {
+		d.Acceptance = &q.Acceptance
+	}
+	text := q.Prompt.Plus(-q.MediaTokens)
+	d.PromptLen, d.Prompts = tokens(&text)
+	d.GenLen, d.Answers = tokens(&q.Gen)
+	switch parts := max(r.MicroBatches, 1); {
+	case !q.Load.Given() || r.Utilization == 0 && r.units == 0 && r.search == nil:
+		set(&d.MicroBatches, parts, 1)
+	case r.Split.PP > 1:
+		d.MicroBatches = &parts
+	}
+	if q.HitRate > 0 {
+		d.HitRate = &q.HitRate
+	}
+	return d
 }
 
 // Same is the request of an estimate, or of a steady state, that answers as the row does.
 func (r *Row) Same(q *Request) *deployment.Request {
-	c, g, most := r.Card, r.Card.GPU, r.Card.Machine.Cap()
-	same := &deployment.Request{Model: printable.Operand(c.Name), GPU: g.Key, Engine: r.Engine(), Weights: r.Formats.Weights}
-	if c.Model.CacheBytes(1, r.Formats.KV) > 0 {
-		same.KV = r.Formats.KV
+	d := r.Request(q)
+	d.Model = printable.Operand(d.Model)
+	if known, _ := r.Card.GPU.Price(); r.PerHour > 0 && r.Card.Price(r.GPUs) != known {
+		price := r.Card.Price(r.GPUs)
+		d.Price = &price
 	}
-	parts := 1 // the default
-	if r.loaded() && r.Split.PP > 1 {
-		parts = 0 // one that differs by engine
-	}
-	same.TP, same.PP, same.EP, same.MoETP = other(r.Split.TP, 1), other(r.Split.PP, 1), other(r.Split.EP, 1), other(r.Split.MoETP, 0)
-	same.DP, same.MicroBatches = other(r.DP, 1), other(r.MicroBatches, parts)
-	text := q.Prompt.Plus(-q.MediaTokens)
-	same.Media = q.Media
-	same.PromptLen, same.Prompts = tokens(&text)
-	same.GenLen, same.Answers = tokens(&q.Gen)
-	if known, _ := g.Price(); c.Price > 0 {
-		same.Price = other(c.Price, known)
-	}
-	if most.Limit > 0 {
-		same.PowerLimit = other(most.Limit, g.PowerLimit)
-	}
-	if most.Clock > 0 {
-		same.Clock = other(most.Clock, g.ClockLimit)
-	}
-	same.Budget, same.MaxSeqs, same.Prefillers, same.Drafts = other(r.Budget, 0), other(r.Limit, 0), other(r.Prefill, 0), other(r.Drafts, 0)
-	if r.Drafts > 0 {
-		same.Acceptance = &q.Acceptance
-	}
-	r.links(same)
+	rate, clients := deployment.Rate(q.rate()), q.clients()
 	switch {
 	case !r.loaded():
-		same.Batch = &r.Batch
-	case q.Load.Concurrency > 0:
-		same.Concurrency = &q.Load.Concurrency
+		d.Batch = &r.Batch
+		if q.HitRate > 0 {
+			cached := int(q.HitRate * q.Prompt.MeanLength())
+			d.HitRate, d.CachedPrefix = nil, &cached
+		}
+	case clients > 0:
+		d.Concurrency = &clients
 	default:
-		same.Rate = new(deployment.Rate(q.rate()))
+		d.Rate = &rate
 	}
-	return same
+	return &d
 }
 
 // tokens are one length of all requests, or those that are drawn.
@@ -156,26 +196,6 @@ func tokens(l *serving.Lengths) (*int, *serving.Lengths) {
 	return nil, l
 }
 
-// other is a value unless it is the one that is taken anyway.
-func other[T comparable](v, otherwise T) *T {
-	if v == otherwise {
-		return nil
-	}
-	return &v
-}
-
-// links asks for the links that the GPUs do not have anyway.
-func (r *Row) links(same *deployment.Request) {
-	g, parallel := r.Card.GPU, r.parallel()
-	asked := hardware.Links{}
-	for _, c := range hardware.LinkChoices() {
-		usual := g.Links
-		*c.Of(&usual) = false
-		*c.Of(&asked) = !g.SameRoutes(g.Linked(usual), parallel.Groups())
-	}
-	same.P2P, same.NoP2P, same.NVLink = asked.P2P, asked.NoP2P, asked.NVLink
-}
-
 // score is what the row is ranked by, less being better.
 func (q *Request) score(r *Row) float64 {
 	switch q.By {
@@ -184,7 +204,7 @@ func (q *Request) score(r *Row) float64 {
 	case Latency:
 		return float64(r.E2E)
 	case Throughput:
-		if q.bounded() && !r.loaded() {
+		if (q.Budget > 0 || q.MaxGPUs > 0) && !r.loaded() {
 			return -r.Throughput
 		}
 		return -r.Throughput / float64(r.GPUs)
@@ -195,9 +215,6 @@ func (q *Request) score(r *Row) float64 {
 	return float64(r.PerMillion)
 }
 
-// bounded reports whether the number of GPUs is, so that more of them can be too many.
-func (q *Request) bounded() bool { return q.Budget > 0 || q.MaxGPUs > 0 }
-
 // place is what deployments with a card are ranked by before all else.
 func (q *Request) place(c *Card) int {
 	if q.By == ByModel {
@@ -206,18 +223,26 @@ func (q *Request) place(c *Card) int {
 	return 0
 }
 
+// rank is what rows are compared by: their score, and of a card on which nothing was observed that of all times longer by the part of their
+// interval above what is expected, so that it does not go before one that was measured and is within that interval.
+func (q *Request) rank(r *Row) float64 {
+	score := q.score(r)
+	if q.Trusting || r.Card.Observed > 0 || r.Estimate.E2E.Expected == 0 {
+		return score
+	}
+	return score + math.Abs(score)*(float64(r.Estimate.E2E.High/r.Estimate.E2E.Expected)-1)
+}
+
 // compare ranks two rows: by the objective, and where that is equal by price, GPUs,
 // fewer settings that a server does not start with, time of a request, and the order of the search.
 func (q *Request) compare(a, b *Row) int {
 	return cmp.Or(
-		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour),
+		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.rank(a), q.rank(b)), cmp.Compare(q.score(a), q.score(b)),
+		cmp.Compare(a.PerHour, b.PerHour),
 		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
 		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)
 }
-
-// bestOnly reports whether no row of a card is shown but its best.
-func (q *Request) bestOnly() bool { return q.Top > 0 && q.PerGPU == 1 }
 
 // Shown are the best of ranked rows, at most top of them and perGPU of a model on a GPU; 0 is no limit.
 func Shown(rows []Row, top, perGPU int) (all []Row) {

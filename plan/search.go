@@ -1,19 +1,24 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"sort"
+	"sync"
 
-	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/analytic/operator"
-	"llmprof/unit"
+	"llmprof/internal/concurrent"
 )
+
+// A search estimates every deployment of every card alone, works out the steady states of those that a closed form says are best on their
+// card, the cards that may be shown first, and simulates the rows that are shown.
 
 // A Result is what a search came to.
 type Result struct {
-	Rows     []Row // rows that qualify, in the order of their rank; where Request.Top is given, without those of GPUs that cannot be shown
+	Rows     []Row // rows that qualify, in the order of their rank
 	Rejected []Rejected
 	Searched int // deployments that were estimated
 }
@@ -38,283 +43,288 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 		return nil, err
 	}
 	own := *q
-	own.ctx = ctx
-	if len(own.Batches) == 0 {
-		own.Batches = DefaultBatches()
-	}
-	if own.MaxGPUs == 0 {
-		own.MaxGPUs = DefaultGPUs
-	}
-	if own.Budgets == nil {
-		own.Budgets = DefaultBudgets()
-	}
-	if own.Limits == nil && own.rate() > 0 { // clients that wait for their answers are simulated, which takes longer
-		own.Limits = DefaultLimits()
-	}
-	own.Batches = slices.Sorted(slices.Values(own.Batches))
-	found := make([]search, len(own.Cards))
-	own.events = map[*Card]*int{}
-	for i := range found {
+	own.fill()
+	all := make([]*search, len(own.Cards))
+	for i := range all {
 		events := simulatedEvents
-		own.events[&own.Cards[i]] = &events
-		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), certain: noMiss(),
-			limit: infinite}
+		all[i] = &search{q: &own, card: &own.Cards[i], splits: own.Splits, miss: noMiss(), events: &events}
 		if len(own.Splits) == 0 {
-			found[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
+			all[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
 		}
 	}
-	h := hunt{q: &own, found: found}
+	concurrent.Each(len(all), func(i int) { all[i].estimate(ctx) })
+	ranked := slices.Clone(all)
+	slices.SortStableFunc(ranked, func(a, b *search) int {
+		return cmp.Or(cmp.Compare(own.place(a.card), own.place(b.card)), cmp.Compare(a.likely(), b.likely()))
+	})
+	h := hunt{q: &own, cards: ranked}
 	h.run(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return gather(q, found), nil
+	return h.confirmed(ctx)
+}
+
+// fill gives a request its defaults.
+func (q *Request) fill() {
+	if len(q.Batches) == 0 {
+		q.Batches = DefaultBatches()
+	}
+	if q.MaxGPUs == 0 {
+		q.MaxGPUs = DefaultGPUs
+	}
+	if q.Budgets == nil {
+		q.Budgets = DefaultBudgets()
+	}
+	if q.Limits == nil && q.rate() > 0 { // clients that wait for their answers are simulated, which takes longer
+		q.Limits = DefaultLimits()
+	}
+	q.Batches = slices.Sorted(slices.Values(q.Batches))
 }
 
 // simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine
 // alike.
 const simulatedEvents = 1_500_000
 
-// gather ranks what was found on all cards.
-func gather(q *Request, found []search) *Result {
-	r := &Result{}
-	for i := range found {
-		s := &found[i]
-		r.Searched += s.searched
-		for j := range s.rows {
-			s.rows[j].order = len(r.Rows)
-			r.Rows = append(r.Rows, s.rows[j])
-		}
-		if len(s.rows) == 0 && !s.qualifies {
-			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss.Miss, s.unpriced()})
+// A hunt searches cards in the order of what the closed form says that their best rows rank by.
+type hunt struct {
+	q     *Request
+	cards []*search
+	done  int
+	mu    sync.Mutex
+}
+
+const (
+	// together is how many cards are searched at the same time. It is fixed, so that no number of processors changes what is found.
+	together = 4
+	// beyond is how much worse than the last row that is shown the closed form has to rank a card whose deployments are not all tried.
+	beyond = 1.3
+)
+
+// run searches the cards. Those that the closed form ranks far behind the rows that are shown are tried by their likeliest deployment
+// alone.
+func (h *hunt) run(ctx context.Context) {
+	for from := 0; from < len(h.cards) && ctx.Err() == nil; from += together {
+		some := h.cards[from:min(from+together, len(h.cards))]
+		limit, full := h.last()
+		concurrent.Each(len(some), func(i int) {
+			s := some[i]
+			behind := full && (h.q.place(s.card) > limit.place || h.q.place(s.card) == limit.place && s.likely() > beyondOf(limit.score))
+			s.run(ctx, behind)
+			h.progress()
+		})
+	}
+}
+
+// beyondOf is a figure that is worse than another one by beyond.
+func beyondOf(score float64) float64 { return score + (beyond-1)*math.Abs(score) }
+
+// A standing is what rows are ranked by first.
+type standing struct {
+	place int
+	score float64
+}
+
+// last is the standing of the last row that would be shown of those found so far, and whether as many are found as are shown.
+func (h *hunt) last() (last standing, full bool) {
+	rows := h.rows()
+	shown := Shown(rows, h.q.Top, h.q.PerGPU)
+	if h.q.Top == 0 || len(shown) < h.q.Top {
+		return last, false
+	}
+	r := &shown[len(shown)-1]
+	return standing{h.q.place(r.Card), h.q.score(r)}, true
+}
+
+// rows are those found so far, in the order of their rank.
+func (h *hunt) rows() (all []Row) {
+	for _, s := range h.cards {
+		for i := range s.rows {
+			s.rows[i].order = len(all)
+			all = append(all, s.rows[i])
 		}
 	}
-	q.markPareto(r.Rows)
-	slices.SortFunc(r.Rows, func(a, b Row) int { return q.compare(&a, &b) })
-	slices.SortStableFunc(r.Rejected, func(a, b Rejected) int { return compareMisses(&a.Miss, &b.Miss) })
+	h.q.markPareto(all)
+	slices.SortFunc(all, func(a, b Row) int { return h.q.compare(&a, &b) })
+	return all
+}
+
+// progress reports that one card more is done.
+func (h *hunt) progress() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.done++; h.q.Progress != nil {
+		h.q.Progress(h.done, len(h.cards))
+	}
+}
+
+// gather is the result once rows are final.
+func (h *hunt) gather() *Result {
+	r := &Result{Rows: h.rows()}
+	for _, s := range h.cards {
+		r.Searched += s.searched
+		if len(s.rows) == 0 {
+			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss, s.unpriced()})
+		}
+	}
+	slices.SortStableFunc(r.Rejected, func(a, b Rejected) int { return cmp.Compare(a.Miss.By, b.Miss.By) })
 	return r
 }
 
 // A search is one over the deployments of one card.
 type search struct {
-	q         *Request
-	bounded   bool
-	card      *Card
-	splits    []Split
-	rows      []Row
-	pruned    int   // rows that were kept when they were pruned last
-	found     []Row // rows that count for other cards while further ones are searched
-	miss      nearest
-	certain   nearest // nearest of the misses that hold however many GPUs the limit pays for
-	searched  int
-	open      []*config // under a load, deployments that may qualify, the best first
-	passed    []*config // deployments that stood before the open ones, and that the search of the card has passed
-	at        int       // place in the list of all of the deployment that is screened; MaxInt after that
-	limit     float64   // figure of rows beyond which none can be shown
-	cut       bool      // none qualifies with as many GPUs as that pays for, but some may with more
-	first     bool      // only whether any qualifies is asked
-	qualifies bool      // some row qualifies, though perhaps none can be shown
+	q        *Request
+	card     *Card
+	splits   []Split
+	open     []*candidate // deployments that may qualify, the likeliest first
+	rows     []Row
+	miss     Miss
+	searched int
+	searches int  // how often it was searched again
+	events   *int // that loads of clients may still be simulated for
 }
 
 // unpriced reports whether the card falls out for want of a price.
-func (s *search) unpriced() bool { return s.q.cheapest() && s.card.Price == 0 }
+func (s *search) unpriced() bool { return s.q.cheapest() && len(s.card.Offers) == 0 }
 
-// begin searches the card, or under a load lists the deployments that may qualify.
-func (s *search) begin(ctx context.Context) {
-	switch _, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU); {
-	case s.q.tooLong(s.card.Model) != "":
-		s.miss.Reason = s.q.tooLong(s.card.Model)
+// impossible says why nothing on the card is searched, "" where something is.
+func (s *search) impossible() string {
+	switch c := s.card; {
+	case c.Wrong != nil:
+		return c.Wrong.Error()
+	case s.q.tooLong(c.Model) != "":
+		return s.q.tooLong(c.Model)
 	case s.unpriced():
-		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
-	case len(s.card.Formats) == 0:
-		s.miss.Reason = "it has no unit for any format that is allowed"
-	case err == nil && s.q.Load.Given():
-		s.candidates(ctx)
-	case !s.q.fixed():
-		s.miss.Reason = "its batches start together, so that all of their sequences have one length: give fixed ones"
+		return fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", c.GPU.Key)
+	case len(c.Formats) == 0:
+		return "it has no unit for any format that is allowed"
+	case !s.continuous() && !s.q.fixed():
+		return "its batches start together, so that all of their sequences have one length: give fixed ones"
+	}
+	return ""
+}
+
+// continuous reports whether the engine serves the load by continuous batching; else batches start together.
+func (s *search) continuous() bool {
+	_, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU)
+	return err == nil && s.q.Load.Given()
+}
+
+// likely is what the closed form says that the best row of the card ranks by.
+func (s *search) likely() float64 {
+	if len(s.open) == 0 {
+		return math.Inf(1)
+	}
+	return s.open[0].likely
+}
+
+// run finds the rows of the card.
+func (s *search) run(ctx context.Context, behind bool) {
+	switch {
+	case len(s.open) == 0:
+	case s.continuous():
+		s.loaded(ctx, behind)
 	default:
 		s.batches(ctx)
 	}
+	slices.SortFunc(s.rows, func(a, b Row) int { return s.q.compare(&a, &b) })
+	if most := s.most(); most > 0 && len(s.rows) > most {
+		s.rows = s.rows[:most]
+	}
+	for _, c := range s.open {
+		c.release()
+	}
 }
 
-// batches searches deployments whose batches start together.
+// most is how many rows of the card are kept: as many as can be shown, and a few for those that simulations leave out; 0 for all.
+func (s *search) most() int {
+	switch {
+	case s.q.Top == 0 && s.q.PerGPU == 0:
+		return 0
+	case s.q.Top == 0 || s.q.PerGPU > 0 && s.q.PerGPU < s.q.Top:
+		return s.q.PerGPU + spare
+	}
+	return s.q.Top + spare
+}
+
+const spare = 3
+
+// A batch that starts together is what is searched where no load is given. A larger batch shortens no step and takes more memory, so that
+// the batches of a deployment that qualify come before all others.
+
+// batches searches the batches of the likeliest deployments.
 func (s *search) batches(ctx context.Context) {
-	for _, f := range s.card.Formats {
-		for _, split := range s.splits {
-			if ctx.Err() != nil {
-				return
-			}
-			s.split(f, split)
-		}
-	}
-}
-
-// split searches the batches of one split. The estimates are of one replica, or of as many
-// as share the experts; more replicas change neither times nor what a GPU does.
-func (s *search) split(f Formats, split Split) {
-	unit := s.unit(f, split)
-	if unit.GPUs > s.q.MaxGPUs {
-		return
-	}
-	for _, parts := range microBatches(split) {
-		r := unit
-		r.MicroBatches = parts
-		p, err := s.prepare(&r)
-		if err != nil {
-			s.missed(Miss{err.Error(), infinite, nil})
-			continue
+	for i, c := range s.open {
+		if ctx.Err() != nil || i >= s.finalists() && len(s.rows) > 0 {
+			return
 		}
 		for _, batch := range s.q.Batches {
-			if batch%parts != 0 || r.Batch > 0 && s.leastOf(&r, batch) > s.limit {
+			if batch%c.MicroBatches != 0 {
 				continue
 			}
-			r.Batch = batch
-			if larger := s.batch(p, &r, unit.DP); !larger {
+			if r, larger := s.batch(c, batch); !larger {
 				break
+			} else if r.Batch > 0 {
+				s.rows = append(s.rows, r)
 			}
 		}
 	}
 }
 
-// unit is the row of one replica, or of as many as share experts.
-func (s *search) unit(f Formats, split Split) Row {
-	r := Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: 1}
-	r.GPUs = split.TP * split.PP * r.DP
-	return r
-}
-
-// microBatches are the numbers of parts in which a batch goes through a pipeline.
-func microBatches(s Split) []int {
-	if s.PP == 1 {
-		return []int{1}
-	}
-	return []int{1, s.PP}
-}
-
-// prepare prepares the estimates of a deployment.
-func (s *search) prepare(r *Row) (*analytic.Predictor, error) {
-	c, err := s.caseOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return analytic.NewPredictor(c)
-}
-
-// caseOf is the case of a deployment.
-func (s *search) caseOf(r *Row) (*analytic.Case, error) {
-	c, m := &analytic.Case{Price: s.card.Price, Machine: s.card.Machine, Encoders: s.card.Encoders}, s.card.Machine
-	var err error
-	if c.Model, c.Scheme, err = r.Formats.of(s.card.Model, m.GPU); err != nil {
-		return nil, err
-	}
-	r.Scheme = c.Scheme.Name
-	if err := engine.Runs(m.Engine, s.card.Model, m.GPU, &c.Scheme); err != nil {
-		return nil, err
-	}
-	c.Parallel = r.parallel()
-	c.Settings = operator.Settings{Sequences: r.Limit, Drafts: r.Drafts, OwnDrafts: r.Drafts > 0 && s.card.Model.Drafts > 0}
-	if err := engine.Splits(m.Engine, s.card.Model, &c.Scheme, &c.Parallel); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// tooLarge remembers that a row does not fit, where that may be for want of GPUs with how many are allowed.
-func (s *search) tooLarge(r *Row, m *analytic.Memory) {
-	if by := unfit * float64(m.Total/m.Usable); by <= s.miss.By {
-		on := ""
-		if s.q.MaxGPUs < DefaultGPUs {
-			on = fmt.Sprintf(" on at most %d GPUs", s.q.MaxGPUs)
-		}
-		s.missed(Miss{fmt.Sprintf("does not fit%s: %s needs %v of the %v that the engine may take of a GPU", on, r, m.Total, m.Usable), by, nil})
-	}
-}
-
-// batch estimates one batch, and reports whether a larger one may qualify. A larger batch
-// shortens no step and takes more memory.
-func (s *search) batch(p *analytic.Predictor, r *Row, unitDP int) (larger bool) {
-	e, err := p.Fitting(s.q.workload(r.Batch))
+// batch estimates one batch, with whether a larger one may qualify. The row is empty where it does not qualify itself.
+func (s *search) batch(c *candidate, batch int) (r Row, larger bool) {
+	e, err := c.predictor().Fitting(s.q.workload(batch, 0))
 	s.searched++
+	r = c.Row
+	r.Batch = batch
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
-		return false
+		return Row{}, false
 	}
-	if r.DP, r.GPUs = unitDP, e.GPUs; !e.Memory.Fits() {
-		s.tooLarge(r, &e.Memory)
-		return false
+	if !e.Memory.Fits() {
+		s.tooLarge(&r, &e.Memory)
+		return Row{}, false
 	}
 	r.fill(s.q, &e)
-	s.scale(r, &e, unitDP)
-	if s.falls(r) {
-		return !s.q.late(r)
+	s.scale(&r, c.DP, e.GPUs)
+	if s.falls(&r) {
+		return Row{}, !s.q.late(&r)
 	}
-	if s.rows = append(s.rows, *r); len(s.rows) > 64+2*s.pruned {
-		s.prune()
-	}
-	return true
-}
-
-// workload is a batch of requests of mean lengths.
-func (q *Request) workload(batch int) *analytic.Workload {
-	prompt, gen := q.tokens()
-	return &analytic.Workload{Batch: batch, PromptLen: prompt, GenLen: gen}
-}
-
-// end is the end of an interval that is asked for.
-func (q *Request) end(s analytic.Span) unit.Seconds {
-	if q.Expected {
-		return s.Expected
-	}
-	return s.High
-}
-
-// fill takes the figures of the estimate of one unit of replicas, at the end of the
-// interval that is asked for.
-func (r *Row) fill(q *Request, e *analytic.Estimate) {
-	r.Estimate = Spans{e.TTFT, e.TPOT, e.TTLT}
-	r.TTFT, r.TPOT, r.E2E = q.end(e.TTFT), q.end(e.TPOT), q.end(e.TTLT)
-	slower := float64(r.E2E / e.TTLT.Expected)
-	r.Throughput = e.Throughput / slower
-	r.JToken = e.Energy.PerRequest.Times(1 / q.Gen.MeanLength())
-	r.PerMillion = unit.Dollars(float64(e.Money.PerMillionGenerated) * slower)
+	return r, true
 }
 
 // scale chooses how many units of replicas there are: as few as the load takes, or as many
 // as are allowed where throughput is the objective.
-func (s *search) scale(r *Row, e *analytic.Estimate, unitDP int) {
+func (s *search) scale(r *Row, unitDP, gpus int) {
 	units := s.q.units(r, unitDP)
-	if s.q.By == Throughput && s.bounded {
-		units = max(units, s.q.affordable(r, e.GPUs))
+	if s.q.By == Throughput && (s.q.Budget > 0 || s.q.MaxGPUs > 0) {
+		units = max(units, s.q.affordable(r, gpus))
 	}
-	r.DP = units * unitDP
-	r.GPUs = units * e.GPUs
 	r.Throughput *= float64(units)
-	r.PerHour = unit.Dollars(float64(r.Card.Price) * float64(r.GPUs))
+	s.sized(r, units)
+	r.perMillion()
+}
+
+// sized makes the row of one unit one of so many.
+func (s *search) sized(r *Row, units int) {
+	r.DP, r.GPUs = r.DP*units, r.GPUs*units
+	r.PerHour = s.card.hour(r.GPUs)
 }
 
 // units is how many units of replicas the load takes.
 func (q *Request) units(r *Row, unitDP int) int {
-	var need float64
-	switch {
-	case q.Load.Rate > 0:
-		need = q.Load.Rate * q.Gen.MeanLength() / r.Throughput
-	case q.Load.Throughput > 0:
-		need = q.Load.Throughput / r.Throughput
-	case q.Load.Concurrency > 0:
-		need = float64(q.Load.Concurrency) / float64(r.Batch*unitDP)
+	need := q.rate() * q.Gen.MeanLength() / r.Throughput
+	if n := q.clients(); n > 0 {
+		need = float64(n) / float64(r.Batch*unitDP)
 	}
-	units := int(min(need, 1<<30))
-	if float64(units) < need {
-		units++
-	}
-	return max(units, 1)
+	return max(int(math.Ceil(min(need, 1<<30))), 1)
 }
 
 // affordable is how many units of so many GPUs are allowed.
 func (q *Request) affordable(r *Row, gpus int) int {
 	most := q.MaxGPUs / gpus
-	if q.Budget > 0 && r.Card.Price > 0 {
-		most = min(most, int(float64(q.Budget)/(float64(r.Card.Price)*float64(gpus))))
+	if q.Budget == 0 || len(r.Card.Offers) == 0 {
+		return most
 	}
-	return most
+	return sort.Search(most, func(n int) bool { return float64(r.Card.hour((n+1)*gpus)) > float64(q.Budget) })
 }

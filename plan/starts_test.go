@@ -100,8 +100,8 @@ func TestRandomPlansStart(t *testing.T) {
 			}
 			checked[l.Engine]++
 			if why := stops(t, q, r, &l); why != "" {
-				t.Errorf("%s, %s on %s, %d + %d tokens: %s\n%s", l.Engine, r.Card.Name, r.Card.GPU.Key,
-					q.Prompt.Longest(), q.Gen.Longest(), why, l.Text)
+				t.Errorf("%s, %s on %s, %d + %d tokens: %s\n%s", l.Engine, r.Card.Request.Model, r.Card.GPU.Key, q.Prompt.Longest(),
+					q.Gen.Longest(), why, l.Text)
 			}
 		}
 	})
@@ -117,10 +117,12 @@ func TestRandomPlansStart(t *testing.T) {
 func stops(t *testing.T, q *Request, r *Row, l *Launch) string {
 	t.Helper()
 	n, request := settingsOf(t, l.Args), q.Prompt.Longest()+q.Gen.Longest()
-	find, one := search{q: q, card: r.Card, miss: noMiss()}, *r
-	one.DP = r.Split.sharing()
-	c, err := find.caseOf(&one)
+	one := *r
+	one.DP, one.Prefill = r.Split.sharing(), 0
+	asked := one.Request(q)
+	d, err := library().Serve(t.Context(), &asked)
 	testkit.Must(t, err)
+	c := &d.Case
 	c.Machine = casetest.Machine(t, r.Card.GPU.Key, l.Engine)
 	flags := map[string][3]string{
 		"vllm":         {"--max-model-len", "--max-num-seqs", "--max-num-batched-tokens"},

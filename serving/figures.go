@@ -68,7 +68,7 @@ func (f *Figures) merge(o *Figures) {
 		f.first, f.last, f.end = min(f.first, o.first), max(f.last, o.last), max(f.end, o.end)
 	}
 	for _, s := range [...]struct{ to, from *Sketch }{{&f.TTFT, &o.TTFT}, {&f.TPOT, &o.TPOT}, {&f.ITL, &o.ITL}, {&f.E2E, &o.E2E}} {
-		s.to.merge(s.from)
+		s.to.Merge(s.from)
 	}
 	f.Met += o.Met
 	f.Prompt += o.Prompt

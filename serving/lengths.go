@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 
 	"llmprof/unit"
@@ -39,9 +40,11 @@ func Traced(file string, lengths []int) Lengths {
 }
 
 // errLengths says what lengths look like.
-var errLengths = errors.New("want tokens from 1 up, as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
+var errLengths = errors.New("want tokens from 1 up, as 1024, a range as 512..2048, a mean with a percentile as mean=2000,p95=6000, " +
+	"or a mean " +
+	"and its relative spread as lognormal:1024,0.8")
 
-// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8". Numbers may end as those of unit.ParseNumber.
+// ParseLengths reads "1024", "512..2048", "mean=2000,p95=6000" or "lognormal:1024,0.8". Numbers may end as those of unit.ParseNumber.
 func ParseLengths(text string) (l Lengths, err error) {
 	text = strings.TrimSpace(text)
 	number := func(s string) float64 {
@@ -57,6 +60,9 @@ func ParseLengths(text string) (l Lengths, err error) {
 			err = errLengths
 		}
 		return v
+	}
+	if strings.Contains(text, "=") {
+		return parsePercentiles(text)
 	}
 	low, high, isRange := strings.Cut(text, "..")
 	rest, isLog := strings.CutPrefix(text, "lognormal:")
@@ -98,6 +104,56 @@ func (l Lengths) Plus(n int) Lengths {
 		l.Mean += more
 	}
 	return l
+}
+
+// parsePercentiles reads two of the mean and percentiles of a lognormal distribution, as "mean=2000,p95=6000" and "p50=800,p99=9000". With
+// s the standard deviation of the logarithm, and z that of the standard normal distribution at a percentile, the percentile is the median
+// times exp(z s), and the mean the median times exp(s^2/2).
+func parsePercentiles(text string) (l Lengths, err error) {
+	var mean float64
+	type point struct{ z, log float64 }
+	var points []point
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		v, err := unit.ParseNumber(strings.TrimSpace(value))
+		if err != nil || !(v >= 1) {
+			return l, errLengths
+		}
+		if name == "mean" {
+			mean = v
+			continue
+		}
+		share, err := strconv.ParseFloat(strings.TrimPrefix(name, "p"), 64)
+		if err != nil || !strings.HasPrefix(name, "p") || !(share > 0 && share < 100) {
+			return l, errLengths
+		}
+		points = append(points, point{math.Sqrt2 * math.Erfinv(share/50-1), math.Log(v)})
+	}
+	var s, median float64
+	switch {
+	case mean > 0 && len(points) == 1: // log(p/mean) = z s - s^2/2, of which the smaller root is meant
+		p := points[0]
+		square := p.z*p.z - 2*(p.log-math.Log(mean))
+		if square < 0 {
+			return l, fmt.Errorf("%s: no lognormal distribution has that percentile at that mean: at most %.4g", text, mean*math.Exp(p.z*p.z/2))
+		}
+		if s = p.z - math.Sqrt(square); p.z < 0 {
+			s = p.z + math.Sqrt(square)
+		}
+		median = math.Log(mean) - s*s/2
+	case mean == 0 && len(points) == 2:
+		a, b := points[0], points[1]
+		s = (b.log - a.log) / (b.z - a.z)
+		median = a.log - a.z*s
+	default:
+		return l, errLengths
+	}
+	if !(s > 0) || math.IsInf(s, 1) {
+		return l, fmt.Errorf("%s: want lengths that differ, the higher percentile being the longer", text)
+	}
+	round := func(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+	l = Lengths{Kind: "lognormal", Mean: round(math.Exp(median + s*s/2)), Spread: round(math.Sqrt(math.Expm1(s * s)))}
+	return l, l.Check()
 }
 
 // MeanSquare is the mean of the square of a length.
@@ -154,6 +210,14 @@ func (l *Lengths) part(i, n int) int {
 		return int(l.Mean)
 	}
 	return l.at((float64(i) + 0.5) / float64(n))
+}
+
+// Quantile is the length that a share of all are below, a whole number or not.
+func (l *Lengths) Quantile(share float64) float64 {
+	if l.Kind == "fixed" {
+		return l.Mean
+	}
+	return l.quantile(share)
 }
 
 func (l *Lengths) quantile(share float64) float64 {

@@ -53,7 +53,8 @@ func (s *Sketch) below(v float64) (n int) {
 
 func binOf(v float64) int { return int(math.Floor(math.Log(max(v, 1e-9)) / width)) }
 
-func (s *Sketch) merge(o *Sketch) {
+// Merge adds the values of another one.
+func (s *Sketch) Merge(o *Sketch) {
 	if len(o.counts) == 0 {
 		return
 	}

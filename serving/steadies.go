@@ -55,6 +55,9 @@ func (t *Steadies) With(rules engine.Scheduler) (*Steadies, error) {
 	return other.steadies(t.ctx, t.prompt, t.gen, t.flow.prices)
 }
 
+// Scheduler is that of the server.
+func (t *Steadies) Scheduler() engine.Scheduler { return t.server.Scheduler }
+
 // During lets a context end what is asked from now on.
 func (t *Steadies) During(ctx context.Context) {
 	t.ctx = ctx

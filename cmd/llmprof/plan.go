@@ -23,8 +23,8 @@ import (
 // A planOrder is a plan as it was asked for on the command line.
 type planOrder struct {
 	plan.Asked
-	launch bool
-	output output
+	launch, rejected bool
+	output           output
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -53,22 +53,30 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	settings.Planned(f, &o.Asked, traceLengths)
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
+	f.BoolVar(&o.rejected, "rejected", false, "say why each of the other GPUs fell out")
 	o.output.chart = true
 	o.output.flags(cmd)
 	cli.Rare(cmd, "per-gpu", "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated",
 		"offline",
-		"hardware", "p2p", "no-p2p", "nvlink", "audio")
+		"hardware", "p2p", "no-p2p", "nvlink", "audio", "prompt-len", "gen-len", "itl", "term", "trust", "class", "acceptance", "images",
+		"quality-floor", "weights", "engines", "expected", "calibration")
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 }
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
+	score, err := a.scores()
+	if err != nil {
+		return err
+	}
 	q, err := o.Request(ctx, a.library())
 	if err != nil {
 		return err
 	}
-	if o.output.picture() != "" {
-		q.Top = 0 // the chart has all rows
+	for i := range q.Cards {
+		if c := &q.Cards[i]; c.Machine != nil {
+			c.Observed = accuracyOf(c.GPU.Key, score(c.Machine.Engine.Profile().Name)).N
+		}
 	}
 	begin := time.Now()
 	part, end := a.follow().counted("searching GPUs")
@@ -78,17 +86,13 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	if err != nil {
 		return wrong(err)
 	}
-	p := &view.Plan{Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
-	p.Shown = plan.Shown(found.Rows, q.Top, q.PerGPU)
-	if q.Tails != (plan.Targets{}) {
-		var left []plan.Rejected
-		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {
-			return err
-		}
-		found.Rejected = append(left, found.Rejected...)
-	}
-	if p.Accuracy, err = a.accuracy(p.Shown); err != nil {
-		return err
+	p := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Full: o.rejected,
+		Took: unit.Seconds(time.Since(begin).Seconds())}
+	for i := range p.Shown {
+		r := &p.Shown[i]
+		accuracy := accuracyOf(r.Card.GPU.Key, score(r.Engine()))
+		accuracy.Measured = r.Card.Machine.Cal.Measured
+		p.Accuracy = append(p.Accuracy, accuracy)
 	}
 	if len(p.Shown) > 0 {
 		best := &p.Shown[0]
@@ -149,8 +153,8 @@ func lengthsOf(l *serving.Lengths) string {
 	return l.String()
 }
 
-// accuracy scores the engine of each row against the built-in observations.
-func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
+// scores gives the errors of the engines against the built-in observations, each scored once.
+func (a *app) scores() (func(engine string) []validate.Row, error) {
 	scorer, err := a.scorer("", "")
 	if err != nil {
 		return nil, err
@@ -160,21 +164,17 @@ func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
 		return nil, err
 	}
 	of := map[string][]validate.Row{}
-	var all []view.Accuracy
-	for i := range rows {
-		name := rows[i].Engine()
-		if _, ok := of[name]; !ok {
-			some := slices.DeleteFunc(slices.Clone(observed), func(x validate.Observation) bool { return x.Engine != name })
-			of[name] = scorer.Score(some).Rows
+	return func(engine string) []validate.Row {
+		if _, ok := of[engine]; !ok {
+			some := slices.DeleteFunc(slices.Clone(observed), func(x validate.Observation) bool { return x.Engine != engine })
+			of[engine] = scorer.Score(some).Rows
 		}
-		all = append(all, accuracyOf(&rows[i], of[name]))
-	}
-	return all, nil
+		return of[engine]
+	}, nil
 }
 
-// accuracyOf is the errors of an engine, and of those on the GPU of a row.
-func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
-	a.Measured = r.Card.Machine.Cal.Measured
+// accuracyOf is the errors of an engine, and of those on a GPU.
+func accuracyOf(gpu string, rows []validate.Row) (a view.Accuracy) {
 	var on, anywhere []float64
 	for _, x := range rows {
 		if x.Metric.Energy() || x.Fitted != "" { // an observation that a constant was fitted on says little of others
@@ -182,7 +182,7 @@ func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
 		}
 		off := max(x.Error, -x.Error)
 		anywhere = append(anywhere, off)
-		if x.GPU == r.Card.GPU.Key {
+		if x.GPU == gpu {
 			on = append(on, off)
 		}
 	}

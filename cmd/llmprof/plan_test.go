@@ -199,7 +199,7 @@ func TestPlanTails(t *testing.T) {
 		}
 	}
 	page := try(t, strings.Fields(args)...).stdout
-	if !strings.Contains(page, "TTFT p99") || strings.Contains(page, "TPOT p99") {
+	if !strings.Contains(page, "TTFT p99") || strings.Contains(page, "TPOT p99 ") {
 		t.Errorf("the page has other columns:\n%s", page)
 	}
 }

@@ -25,7 +25,10 @@ function flagsOf({ model, prompt, gen, engine, rate, clients, targets, catalog }
 // settings are the flags of an estimate, of its arguments.
 function settings(args) {
   const flags = {};
-  for (let i = 0; i + 1 < args.length; i += 2) flags[args[i].replace(/^--/, "")] = args[i + 1];
+  for (let i = 0; i < args.length; i++) {
+    const name = args[i].replace(/^--/, ""), more = i + 1 < args.length && !args[i + 1].startsWith("--");
+    flags[name] = more ? args[++i] : "true";
+  }
   return flags;
 }
 

@@ -27,7 +27,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.Progress = p.Progress
+	q.Progress, q.Trusting = p.Progress, true // since the page does not know what was observed
 	found, err := plan.Search(ctx, q)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,8 @@ type Plan struct {
 	Accuracy []Accuracy    // accuracy of each row shown
 	Launch   []plan.Launch // launch commands of the first row; nil where not asked for
 	Checks   []string      // the command line that measures the first row
+	Full     bool          // all reasons why GPUs fell out are shown
+	Unknown  []string      // what the list of prices has and the table of GPUs does not
 	Took     unit.Seconds
 }
 
@@ -56,15 +58,11 @@ func (a Accuracy) short() string {
 	return fmt.Sprintf("±%.0f %% of %d", 100**a.MedianAPE, a.N)
 }
 
-// Page is the plan for people.
+// Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
 func (p *Plan) Page() *render.Document {
 	d := &render.Document{Title: p.title()}
-	t := p.rows()
-	d.Blocks = append(d.Blocks, t, render.Notes{Title: "Warnings", Items: Texts(p.Request.Warnings(len(p.Shown)))})
-	if len(p.Shown) > 0 {
-		d.Blocks = append(d.Blocks, p.best())
-	}
-	if len(p.Result.Rejected) > 0 {
+	d.Blocks = append(d.Blocks, p.rows(), render.Notes{Title: "Warnings", Items: Texts(p.Request.Warnings(len(p.Shown)))}, p.summary())
+	if p.Full && len(p.Result.Rejected) > 0 {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
 	for _, l := range p.Launch {
@@ -90,16 +88,11 @@ func asAsked(t unit.Seconds) string {
 func (p *Plan) title() string {
 	q := p.Request
 	parts := []string{fmt.Sprintf("%s, %v + %v tokens", strings.Join(p.models(), ", "), &q.Prompt, &q.Gen)}
-	for _, x := range []struct {
-		name    string
-		t, tail unit.Seconds
-	}{{"TTFT", q.Targets.TTFT, q.Tails.TTFT}, {"TPOT", q.Targets.TPOT, q.Tails.TPOT}, {"E2E", q.Targets.E2E, q.Tails.E2E}} {
-		if x.tail > 0 {
-			x.name += " p99"
-		}
-		if x.t > 0 {
-			parts = append(parts, fmt.Sprintf("%s %v", x.name, asAsked(x.t)))
-		}
+	for i := range q.Targets {
+		parts = append(parts, fmt.Sprintf("%v %v", &q.Targets[i], asAsked(q.Targets[i].Most)))
+	}
+	if q.HitRate > 0 {
+		parts = append(parts, fmt.Sprintf("%g %% of prompts cached", 100*q.HitRate))
 	}
 	switch l := &q.Load; {
 	case l.Rate > 0:
@@ -108,6 +101,9 @@ func (p *Plan) title() string {
 		parts = append(parts, fmt.Sprintf("%g tok/s", l.Throughput))
 	case l.Concurrency > 0:
 		parts = append(parts, fmt.Sprintf("%d at a time", l.Concurrency))
+	}
+	if q.Headroom > 1 {
+		parts = append(parts, fmt.Sprintf("planned for %g times that", q.Headroom))
 	}
 	if q.Budget > 0 {
 		parts = append(parts, q.Budget.String())
@@ -128,27 +124,30 @@ func (p *Plan) models() (all []string) {
 	return all
 }
 
-// tails are the 99th percentiles that were asked for: their keys, and what they are of a row.
-func (p *Plan) tails() (all []planTail) {
-	q := p.Request
-	for _, x := range []struct {
-		limit unit.Seconds
-		tail  planTail
-	}{
-		{q.Tails.TTFT, planTail{"TTFT p99", "ttft_p99_s", func(t *plan.Tail) unit.Seconds { return t.TTFT }}},
-		{q.Tails.TPOT, planTail{"TPOT p99", "tpot_p99_s", func(t *plan.Tail) unit.Seconds { return t.TPOT }}},
-		{q.Tails.E2E, planTail{"E2E p99", "e2e_p99_s", func(t *plan.Tail) unit.Seconds { return t.E2E }}},
-	} {
-		if x.limit > 0 {
-			all = append(all, x.tail)
+// tails are the percentiles that were asked for.
+func (p *Plan) tails() (all []plan.Target) {
+	for _, t := range p.Request.Targets {
+		if t.At > 0 {
+			all = append(all, t)
 		}
 	}
 	return all
 }
 
-type planTail struct {
-	title, key string
-	of         func(*plan.Tail) unit.Seconds
+// at is a simulated figure of a row, in no more digits than a seed leaves; nil where nothing was simulated.
+func at(r *plan.Row, t *plan.Target) any {
+	if r.Simulated == nil {
+		return nil
+	}
+	return unit.Seconds(r.Simulated.Rounded(t))
+}
+
+// uncertain marks a row of whose GPU nothing was observed.
+func (p *Plan) uncertain(i int) string {
+	if len(p.Accuracy) > i && p.Accuracy[i].N == 0 && p.Accuracy[i].EngineN > 0 {
+		return "?"
+	}
+	return ""
 }
 
 func (p *Plan) rows() render.Table {
@@ -159,12 +158,14 @@ func (p *Plan) rows() render.Table {
 		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 1}, {Title: "batch", Key: "batch", Drop: 2},
 		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3},
 		{Title: "tok/s", Key: "tok_s", Drop: 3},
-		{Title: "$/h", Key: "usd_h", Drop: 1}, {Title: "$/Mtok", Key: "usd_mtok"},
+		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok", Drop: 1},
 		{Title: "J/tok", Key: "j_token", Drop: 4}, {Title: "error", Key: "accuracy", Left: true, Drop: 5},
 	}}
 	const firstTime = 9 // the column after TPOT
 	for i, x := range tails {
-		t.Columns = slices.Insert(t.Columns, firstTime+i, render.Column{Title: x.title, Key: x.key, Unit: "ms", Fixed: true, By: 1e-3})
+		title := strings.Fields(x.String())
+		t.Columns = slices.Insert(t.Columns, firstTime+i, render.Column{Title: x.String(), Unit: "ms", Fixed: true, By: 1e-3,
+			Key: strings.ToLower(strings.Join(title, "_")) + "_s"})
 	}
 	if several {
 		t.Columns = slices.Insert(t.Columns, 2, render.Column{Title: "model", Key: "model", Left: true})
@@ -175,13 +176,14 @@ func (p *Plan) rows() render.Table {
 		if r.Pareto {
 			mark = "*"
 		}
+		mark += p.uncertain(i)
 		cells := []any{
 			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
 			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
 			cents(float64(r.JToken)), p.Accuracy[i].short(),
 		}
 		for j, x := range tails {
-			cells = slices.Insert(cells, firstTime+j, Known(x.of(&r.Tail), x.of(&r.Tail) > 0))
+			cells = slices.Insert(cells, firstTime+j, at(r, &x))
 		}
 		if several {
 			cells = slices.Insert(cells, 2, any(r.Card.Model.Name))
@@ -243,30 +245,193 @@ func Split(r *plan.Row) string {
 	return s + r.Extras()
 }
 
-// best says what stands behind the first row, and how to reproduce and to check it.
-func (p *Plan) best() render.Fields {
+// summary says which row to take and what stands behind it, how to reproduce and to check it, and what of the others.
+func (p *Plan) summary() render.Fields {
+	var f render.Fields
+	if len(p.Shown) > 0 {
+		p.choice(&f)
+	}
+	if also := p.also(); also != "" {
+		f.Add("Also", also)
+	}
+	if others := p.others(); others != "" {
+		f.Add("Do not", others)
+	}
+	f.Add("Searched", fmt.Sprintf("%s of %s in %v", several(p.Result.Searched, "deployment"), several(p.searched(), "kind")+" of GPU", p.Took))
+	return f
+}
+
+// choice is what stands behind the first row.
+func (p *Plan) choice(f *render.Fields) {
 	r := &p.Shown[0]
-	rests := []string{p.Accuracy[0].String()}
-	if text := r.Card.Machine.Engine.Profile().Unmeasured; text != "" {
-		rests = append(rests, text)
+	f.Add("Choice", r.String()+", "+r.Engine()+p.cost(r))
+	if len(p.Shown) > 1 {
+		f.Add("Runner-up", p.Shown[1].String()+p.cost(&p.Shown[1]))
 	}
-	f := render.Fields{Rows: []render.Field{
-		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
-		{Name: "Rests on", Lines: rests},
-		{Name: "Same by", Lines: []string{"llmprof " + same(r, p.Request)}},
-	}}
-	if r.Tail.TTFT > 0 {
-		f.Add("At p99", fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E))
+	if s := r.Simulated; s != nil {
+		f.Add("Simulated", p.simulated(s))
 	}
+	if room := p.headroom(r); room != "" {
+		f.Add("Headroom", room)
+	}
+	f.Add("Rests on", p.risk(r)...)
+	if o := r.Card.Offer(r.GPUs); o != nil {
+		node := ""
+		if o.Node > 1 {
+			node = fmt.Sprintf(", rented by %d", o.Node)
+		}
+		f.Add("Price", fmt.Sprintf("$%s an hour of one GPU%s: %s", word(cents(float64(o.Hour))), node, o.Source))
+	}
+	f.Add("Same by", "llmprof "+p.Same(r))
 	if len(p.Checks) > 0 {
 		f.Add("Check by", p.Checks...)
 	}
 	if s := p.simpler(); s != nil {
 		f.Add("Simpler", s.String()+": without replicas that only prefill (--aggregated)")
 	}
-	f.Add("Searched", fmt.Sprintf("%s of %s in %v; * is in the Pareto set of price, TTFT and TPOT",
-		several(p.Result.Searched, "deployment"), several(p.searched(), "kind")+" of GPU", p.Took))
-	return f
+}
+
+// cost is what a row costs, "" where no price is known.
+func (p *Plan) cost(r *plan.Row) string {
+	if r.PerHour == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(": $%.2f/h", float64(r.PerHour))
+	if p.Request.Load.Given() {
+		text += fmt.Sprintf(", $%.0f a month", float64(r.PerMonth()))
+	}
+	return text
+}
+
+// simulated is the percentiles of a row, with how far a seed moves them.
+func (p *Plan) simulated(s *plan.Simulated) string {
+	var parts []string
+	for _, of := range []plan.Figure{plan.TTFT, plan.TPOT} {
+		var values []string
+		for _, share := range []float64{0.5, 0.95, 0.99} {
+			values = append(values, unit.Seconds(s.Rounded(&plan.Target{Of: of, At: share})).String())
+		}
+		if s.Mean[of] > 0 {
+			parts = append(parts, fmt.Sprintf("%v %s", of, strings.Join(values, ", ")))
+		}
+	}
+	_, spread := s.Of(&plan.Target{Of: plan.TTFT, At: 0.99})
+	return fmt.Sprintf("%s at p50, p95, p99, of %d requests; another seed moves the last TTFT by %.0f %%",
+		strings.Join(parts, "; "), s.Requests,
+		100*spread)
+}
+
+// headroom is what a row does under more load than comes.
+func (p *Plan) headroom(r *plan.Row) string {
+	var parts []string
+	for _, l := range r.Loads {
+		switch {
+		case l.Times == 1:
+		case l.Why != "":
+			parts = append(parts, fmt.Sprintf("none at %g times the load", l.Times))
+		default:
+			parts = append(parts, fmt.Sprintf("at %g times the load TTFT %s, TPOT %s", l.Times, short(l.TTFT), short(l.TPOT)))
+		}
+	}
+	if rate := p.Request.Load; r.Capacity > 0 && rate.Concurrency == 0 && len(parts) > 0 {
+		came := rate.Rate + rate.Throughput/p.Request.Gen.MeanLength()
+		parts = append([]string{fmt.Sprintf("answers up to %.3g requests/s, %.2g times the load", r.Capacity, r.Capacity/came)}, parts...)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// short is a time in three digits.
+func short(t unit.Seconds) string { return unit.Seconds(plan.Digits(float64(t), 3)).String() }
+
+// risk is how sure the choice is: what it rests on, the interval, and what would change it.
+func (p *Plan) risk(r *plan.Row) []string {
+	all := []string{p.Accuracy[0].String()}
+	if text := r.Card.Machine.Engine.Profile().Unmeasured; text != "" {
+		all = append(all, text)
+	}
+	e := &r.Estimate.E2E
+	line := fmt.Sprintf("times may be %.0f %% longer than expected (90 %% interval)", 100*(float64(e.High/e.Expected)-1))
+	if !p.Request.Expected {
+		line += ", with which the targets hold"
+	}
+	switch {
+	case r.Slack >= 1.995:
+		line += "; with twice these times they would still hold"
+	case r.Slack > 1 && len(p.Shown) > 1:
+		line += fmt.Sprintf("; if all were %.0f %% longer still, %d × %s would win", 100*(r.Slack-1), p.Shown[1].GPUs, p.Shown[1].Card.GPU.Key)
+	case r.Slack > 1:
+		line += fmt.Sprintf("; if all were %.0f %% longer still, it would fail", 100*(r.Slack-1))
+	}
+	return append(all, line)
+}
+
+// Same is the command of llmprof that gives the figures of a row. It begins with a word, for a spreadsheet takes a cell
+// for a formula that begins with a flag.
+func (p *Plan) Same(r *plan.Row) string {
+	words := []string{"estimate"}
+	for _, w := range p.args(r) {
+		words = append(words, printable.ShellWord(w))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *Plan) args(r *plan.Row) []string { return settings.Args(r.Same(p.Request)) }
+
+// also names the GPUs that qualify besides those shown, the cheapest first.
+func (p *Plan) also() string {
+	seen := map[string]bool{}
+	for i := range p.Shown {
+		seen[p.Shown[i].Card.GPU.Key] = true
+	}
+	var names []string
+	for i := range p.Result.Rows {
+		r := &p.Result.Rows[i]
+		if key := r.Card.GPU.Key; !seen[key] {
+			seen[key] = true
+			names = append(names, fmt.Sprintf("%d × %s%s", r.GPUs, key, strings.TrimPrefix(p.perHour(r), ":")))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "qualify: " + listed(names, mostNamed) + " (--top)"
+}
+
+func (p *Plan) perHour(r *plan.Row) string {
+	if r.PerHour == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.2f)", float64(r.PerHour))
+}
+
+// others counts the GPUs of which nothing qualifies. Those that were named, and the nearest where nothing does, are told with their
+// reasons.
+func (p *Plan) others() string {
+	count, nearest := 0, ""
+	for _, x := range p.Result.Rejected {
+		if x.Unpriced && !p.Request.Named {
+			continue
+		}
+		if count++; nearest == "" {
+			nearest = x.Card.GPU.Key + ", " + x.Miss.Reason
+		}
+	}
+	switch {
+	case count == 0 || p.Full:
+		return ""
+	case len(p.Shown) > 0 && count > 1:
+		return fmt.Sprintf("%s: --rejected says why", several(count, "GPU"))
+	}
+	return fmt.Sprintf("%s: --rejected says why; %s", several(count, "GPU"), nearest)
+}
+
+// listed are the first of some names, with how many more there are.
+func listed(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // simpler is the best deployment found whose replicas all prefill and decode, where the best
@@ -318,12 +483,8 @@ func (p *Plan) rejected() render.Fields {
 	case n == 1:
 		f.Add(unpriced[0], fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", unpriced[0]))
 	case n > 1:
-		names := strings.Join(unpriced[:min(n, mostNamed)], ", ")
-		if n > mostNamed {
-			names += fmt.Sprintf(" and %d more", n-mostNamed)
-		}
 		f.Add(fmt.Sprintf("%d GPUs", n), fmt.Sprintf(
-			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], names))
+			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], listed(unpriced, mostNamed)))
 	}
 	return f
 }
@@ -335,20 +496,12 @@ const mostNamed = 8
 func (p *Plan) Table() *render.Table {
 	t := flat(p.Document().Rows, "model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv",
 		"batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs",
-		"speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s=p99.ttft_s", "tpot_p99_s=p99.tpot_s", "e2e_p99_s=p99.e2e_s", "tok_s",
-		"usd_h", "usd_mtok", "j_token", "pareto")
+		"speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p50_s=simulated.ttft_s.p50", "ttft_p90_s=simulated.ttft_s.p90",
+		"ttft_p95_s=simulated.ttft_s.p95", "ttft_p99_s=p99.ttft_s", "tpot_p99_s=p99.tpot_s", "e2e_p99_s=p99.e2e_s", "tok_s",
+		"usd_h", "usd_month", "usd_mtok", "price_source", "j_token", "pareto")
 	t.Columns = append(t.Columns, render.Column{Key: "same_by"})
 	for i := range t.Rows {
-		t.Rows[i].Cells = append(t.Rows[i].Cells, same(&p.Shown[i], p.Request))
+		t.Rows[i].Cells = append(t.Rows[i].Cells, p.Same(&p.Shown[i]))
 	}
 	return t
-}
-
-// same is the command line that answers as a row does.
-func same(r *plan.Row, q *plan.Request) string {
-	words := []string{"estimate"}
-	for _, w := range settings.Args(r.Same(q)) {
-		words = append(words, printable.ShellWord(w))
-	}
-	return strings.Join(words, " ")
 }

@@ -4,7 +4,7 @@ package view
 
 import "llmprof/plots"
 
-// Chart is the Pareto plot of all deployments that qualify.
+// Chart is the Pareto plot of the rows of the table.
 func (p *Plan) Chart() (*plots.Figure, error) {
 	cost := "$ a million tokens"
 	if p.Request.Load.Given() {
@@ -12,7 +12,7 @@ func (p *Plan) Chart() (*plots.Figure, error) {
 	}
 	several := len(p.models()) > 1
 	var all []plots.Deployment
-	for _, r := range p.Result.Rows {
+	for _, r := range p.Shown {
 		d := plots.Deployment{Group: r.Card.GPU.Key, PerUser: r.PerUser(), PerGPU: r.Throughput / float64(r.GPUs), Cost: float64(r.PerMillion),
 			Latency: float64(r.E2E)}
 		if several {

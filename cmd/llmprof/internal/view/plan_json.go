@@ -4,7 +4,6 @@ import (
 	"math"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/plan"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -47,9 +46,49 @@ type planAskedJSON struct {
 	MaxGPUs     *int          `json:"max_gpus" jsonschema:"minimum=1"`
 	// probability that a drafted token is right; null where no speculation was tried
 	Acceptance *float64 `json:"acceptance" jsonschema:"exclusiveMinimum=0"`
-	By         string   `json:"by" jsonschema:"enum=cost,enum=energy,enum=latency,enum=throughput,enum=model"`
+	// share of the prompts' tokens that the prefix cache has; null for none
+	HitRate *float64 `json:"prefix_hit_rate" jsonschema:"exclusiveMinimum=0"`
+	// times of the load that is planned for; null for the load itself
+	Headroom *float64     `json:"headroom" jsonschema:"exclusiveMinimum=0"`
+	Targets  []planTarget `json:"targets"` // longest times that are asked for, of means and percentiles
+	By       string       `json:"by" jsonschema:"enum=cost,enum=energy,enum=latency,enum=throughput,enum=model"`
 	// end of the 90 % interval at which targets hold and rows have their times, tok_s, tok_s_gpu, running and usd_mtok; j_token is expected
 	At string `json:"at" jsonschema:"enum=high,enum=expected"`
+}
+
+// A planTarget is a longest time that is asked for.
+type planTarget struct {
+	Metric     string       `json:"metric" jsonschema:"enum=ttft,enum=tpot,enum=itl,enum=e2e"`
+	Percentile *float64     `json:"percentile" jsonschema:"exclusiveMinimum=0"` // null for the mean
+	Most       unit.Seconds `json:"most_s" jsonschema:"exclusiveMinimum=0"`
+}
+
+// A planSimulated is what a simulation of the load says of a row, at the end that asked.at names.
+type planSimulated struct {
+	Requests int              `json:"requests" jsonschema:"minimum=1"`
+	TTFT     planDistribution `json:"ttft_s"`
+	TPOT     planDistribution `json:"tpot_s"`
+	ITL      planDistribution `json:"itl_s"`
+	E2E      planDistribution `json:"e2e_s"`
+}
+
+// A planDistribution is the mean and percentiles of a time.
+type planDistribution struct {
+	Mean   unit.Seconds `json:"mean"`
+	P50    unit.Seconds `json:"p50"`
+	P90    unit.Seconds `json:"p90"`
+	P95    unit.Seconds `json:"p95"`
+	P99    unit.Seconds `json:"p99"`
+	Spread float64      `json:"p99_spread"` // share by which another seed moves p99, with 90 % probability
+}
+
+// A planLoadJSON is the steady state of a row at a multiple of the load.
+type planLoadJSON struct {
+	Times float64       `json:"times" jsonschema:"exclusiveMinimum=0"`
+	TTFT  *unit.Seconds `json:"ttft_s" jsonschema:"exclusiveMinimum=0"`
+	TPOT  *unit.Seconds `json:"tpot_s" jsonschema:"exclusiveMinimum=0"`
+	E2E   *unit.Seconds `json:"e2e_s" jsonschema:"exclusiveMinimum=0"`
+	Why   string        `json:"reason"` // why there is no steady state; empty where there is one
 }
 
 // A planRowJSON is a deployment that qualifies.
@@ -80,16 +119,27 @@ type planRowJSON struct {
 	TPOT     *unit.Seconds `json:"tpot_s" jsonschema:"exclusiveMinimum=0"` // null where one token is generated
 	E2E      unit.Seconds  `json:"e2e_s" jsonschema:"exclusiveMinimum=0"`
 	Expected planTimesJSON `json:"expected"` // the times that the command gives as expected
-	// simulated where a target is one of a 99th percentile, else null
+	// 99th percentiles, simulated under a load; null without one
 	P99 *planTimesJSON `json:"p99"`
 	// generated tokens a second, all GPUs, at the end that asked.at names
 	TokS    float64 `json:"tok_s" jsonschema:"exclusiveMinimum=0"`
 	TokSGPU float64 `json:"tok_s_gpu" jsonschema:"exclusiveMinimum=0"`
 	// sequences that decode at once, all replicas, under a load, at the end that asked.at names
 	Running    *float64      `json:"running" jsonschema:"exclusiveMinimum=0"`
-	PerHour    *unit.Dollars `json:"usd_h" jsonschema:"exclusiveMinimum=0"`    // all GPUs; null where no price is known
-	PerMillion *unit.Dollars `json:"usd_mtok" jsonschema:"exclusiveMinimum=0"` // a million generated tokens
-	JToken     unit.Joules   `json:"j_token" jsonschema:"exclusiveMinimum=0"`  // a generated token, its share of the prompt included
+	PerHour    *unit.Dollars `json:"usd_h" jsonschema:"exclusiveMinimum=0"`     // all GPUs; null where no price is known
+	PerMonth   *unit.Dollars `json:"usd_month" jsonschema:"exclusiveMinimum=0"` // 730 hours
+	PerMillion *unit.Dollars `json:"usd_mtok" jsonschema:"exclusiveMinimum=0"`  // a million generated tokens
+	// one of these GPUs; of nodes that are rented as a whole, its share
+	PerGPU *float64 `json:"usd_gpu_h" jsonschema:"exclusiveMinimum=0"`
+	// who offers that price, and when; empty where no price is known
+	PriceSource string         `json:"price_source"`
+	Simulated   *planSimulated `json:"simulated"` // null without a load
+	Loads       []planLoadJSON `json:"loads"`     // steady states at multiples of the load
+	// most requests a second that it answers, at the end that asked.at names; null without a load
+	Capacity *float64 `json:"capacity_requests_s" jsonschema:"exclusiveMinimum=0"`
+	// of the first row, times longer that everything may take until it misses what was asked for, up to 2; else null
+	Slack  *float64    `json:"slack" jsonschema:"exclusiveMinimum=0"`
+	JToken unit.Joules `json:"j_token" jsonschema:"exclusiveMinimum=0"` // a generated token, its share of the prompt included
 	// no other deployment that qualifies is better in price, TTFT and TPOT
 	Pareto   bool     `json:"pareto"`
 	Accuracy Accuracy `json:"accuracy"`
@@ -110,6 +160,7 @@ type planRejectJSON struct {
 	Model  string `json:"model" jsonschema:"minLength=1"`
 	GPU    string `json:"gpu" jsonschema:"minLength=1"`
 	Reason string `json:"reason" jsonschema:"minLength=1"`
+	Priced bool   `json:"priced"` // false where it was not searched for want of a price
 }
 
 // Document is the plan for programs.
@@ -120,13 +171,19 @@ func (p *Plan) Document() *PlanDocument {
 		Rejected: []planRejectJSON{}, Launch: []plan.Launch{},
 		Check: append([]string{}, p.Checks...),
 		Asked: planAskedJSON{
-			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: unit.OrNull(q.Targets.TTFT),
-			TPOT: unit.OrNull(q.Targets.TPOT), E2E: unit.OrNull(q.Targets.E2E),
-			TTFTTail: unit.OrNull(q.Tails.TTFT), TPOTTail: unit.OrNull(q.Tails.TPOT), E2ETail: unit.OrNull(q.Tails.E2E),
-			Rate: unit.OrNull(q.Load.Rate), Concurrency: unit.OrNull(q.Load.Concurrency), Throughput: unit.OrNull(q.Load.Throughput),
+			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(),
+			TTFT: unit.OrNull(q.Target(plan.TTFT, 0)),
+			TPOT: unit.OrNull(q.Target(plan.TPOT, 0)), E2E: unit.OrNull(q.Target(plan.E2E, 0)),
+			TTFTTail: unit.OrNull(q.Target(plan.TTFT, 0.99)), TPOTTail: unit.OrNull(q.Target(plan.TPOT, 0.99)),
+			E2ETail: unit.OrNull(q.Target(plan.E2E, 0.99)), HitRate: unit.OrNull(q.HitRate), Headroom: unit.OrNull(q.Headroom),
+			Targets: []planTarget{},
+			Rate:    unit.OrNull(q.Load.Rate), Concurrency: unit.OrNull(q.Load.Concurrency), Throughput: unit.OrNull(q.Load.Throughput),
 			Budget:  unit.OrNull(float64(q.Budget)),
 			MaxGPUs: unit.OrNull(q.MaxGPUs), Acceptance: unit.OrNull(q.Acceptance), By: string(q.By), At: "high",
 		},
+	}
+	for _, t := range q.Targets {
+		j.Asked.Targets = append(j.Asked.Targets, planTarget{strings.ToLower(t.Of.String()), unit.OrNull(math.Round(100 * t.At)), t.Most})
 	}
 	if q.Expected {
 		j.Asked.At = "expected"
@@ -137,7 +194,7 @@ func (p *Plan) Document() *PlanDocument {
 		j.Rows = append(j.Rows, p.row(&p.Shown[i], &p.Accuracy[i]))
 	}
 	for _, x := range p.Result.Rejected {
-		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.Model.Name, x.Card.GPU.Key, x.Miss.Reason})
+		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.Model.Name, x.Card.GPU.Key, x.Miss.Reason, !x.Unpriced})
 	}
 	for _, l := range p.Launch {
 		l.Notes = append([]string{}, l.Notes...)
@@ -158,11 +215,24 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: unit.OrNull(r.PerHour), PerMillion: unit.OrNull(r.PerMillion),
 		JToken:   r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, unit.OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
-		Pareto:   r.Pareto, Running: unit.OrNull(r.Running), Command: "estimate", EstimateArgs: settings.Args(r.Same(p.Request)),
+		Pareto:   r.Pareto, Running: unit.OrNull(r.Running), Command: "estimate", EstimateArgs: p.args(r),
 		Accuracy: *a,
 	}
-	if t := &r.Tail; t.TTFT > 0 {
-		j.P99 = &planTimesJSON{t.TTFT, unit.OrNull(t.TPOT), t.E2E}
+	j.PerMonth, j.PerGPU = unit.OrNull(r.PerMonth()), unit.OrNull(float64(r.Card.Price(r.GPUs)))
+	j.Capacity, j.Slack = unit.OrNull(r.Capacity), unit.OrNull(r.Slack)
+	if o := r.Card.Offer(r.GPUs); o != nil {
+		j.PriceSource = o.Source
+	}
+	j.Loads = []planLoadJSON{}
+	for _, l := range r.Loads {
+		j.Loads = append(j.Loads, planLoadJSON{l.Times, unit.OrNull(l.TTFT), unit.OrNull(l.TPOT), unit.OrNull(l.E2E), l.Why})
+	}
+	if s := r.Simulated; s != nil {
+		of := func(f plan.Figure) planDistribution {
+			return planDistribution{s.Mean[f], s.At[f][0], s.At[f][1], s.At[f][2], s.At[f][3], s.Spread[f][3]}
+		}
+		j.Simulated = &planSimulated{s.Requests, of(plan.TTFT), of(plan.TPOT), of(plan.ITL), of(plan.E2E)}
+		j.P99 = &planTimesJSON{s.At[plan.TTFT][3], unit.OrNull(s.At[plan.TPOT][3]), s.At[plan.E2E][3]}
 	}
 	return j
 }

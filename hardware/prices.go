@@ -1,0 +1,204 @@
+package hardware
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmprof/internal/input"
+	"llmprof/unit"
+)
+
+// An Offer is what GPUs are rented for.
+type Offer struct {
+	GPU    string              // key of the table
+	Hour   unit.DollarsPerHour // of one GPU
+	Node   int                 // GPUs that are rented together
+	Region string
+	Term   string // "on-demand", "spot" or what the list calls it
+	Source string // who offers it, and when
+}
+
+// For is what so many GPUs cost by an offer: whole nodes.
+func (o *Offer) For(gpus int) unit.Dollars {
+	node := max(o.Node, 1)
+	return unit.Dollars(float64(o.Hour) * float64((gpus+node-1)/node*node))
+}
+
+// Prices are offers by the GPU that they are of, with the names of those that the table does not know.
+type Prices struct {
+	Of      map[string][]Offer
+	Unknown []string
+}
+
+// A priceList is a form of price list: the columns that tell it from others, and what a row says.
+type priceList struct {
+	known []string // columns
+	read  func(row map[string]string) (name string, o Offer, err error)
+}
+
+// priceLists are the forms of lists that are read: our own, the catalogues of SkyPilot, and those of gpuhunt. The latter two have the price
+// of an instance, of which each GPU has its share.
+var priceLists = []priceList{
+	{[]string{"gpu", "usd_per_hour"}, readOwn},
+	{[]string{"AcceleratorName", "AcceleratorCount", "Price"}, func(row map[string]string) (string, Offer, error) {
+		return shared(row, "AcceleratorName", "AcceleratorCount", "Price", "Region", "InstanceType", "")
+	}},
+	{[]string{"gpu_name", "gpu_count", "price"}, func(row map[string]string) (string, Offer, error) {
+		return shared(row, "gpu_name", "gpu_count", "price", "location", "instance_name", row["gpu_memory"])
+	}},
+}
+
+const (
+	maxPrices  = 64 << 20
+	mostPerGPU = 1e4
+)
+
+// ReadPrices reads a CSV file of prices with a header: "gpu,usd_per_hour" and, if given, "node,region,term,source,date", where the price is
+// that of one GPU; a catalogue of SkyPilot, or one of gpuhunt.
+func (t *Table) ReadPrices(path string) (*Prices, error) {
+	text, err := input.Read(path, maxPrices)
+	if err != nil {
+		return nil, fmt.Errorf("prices: %w", err)
+	}
+	r := csv.NewReader(strings.NewReader(string(text)))
+	r.TrimLeadingSpace, r.FieldsPerRecord = true, -1
+	header, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: want a line of column names first: %w", path, err)
+	}
+	i := slices.IndexFunc(priceLists, func(l priceList) bool {
+		return !slices.ContainsFunc(l.known, func(column string) bool { return !slices.Contains(header, column) })
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("%s: the columns are %.200s; want gpu and usd_per_hour, or those of SkyPilot's or gpuhunt's catalogues", path,
+			strings.Join(header, ", "))
+	}
+	p := &Prices{Of: map[string][]Offer{}}
+	for {
+		cells, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return p, nil
+		}
+		line, _ := r.FieldPos(0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		row := map[string]string{}
+		for j, cell := range cells[:min(len(cells), len(header))] {
+			row[header[j]] = strings.TrimSpace(cell)
+		}
+		name, o, err := priceLists[i].read(row)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, line, err)
+		}
+		if o.Hour == 0 { // nothing is rented for that
+			continue
+		}
+		if o.Source == "" {
+			o.Source = path
+		}
+		p.add(t, name, o)
+	}
+}
+
+// add adds an offer of a GPU by its name.
+func (p *Prices) add(t *Table, name string, o Offer) {
+	for _, n := range []string{name, strings.ReplaceAll(name, "-80GB", "-sxm-80gb"), strings.TrimSuffix(name, "-"+lastPart(name))} {
+		if g, err := t.GPU(n); err == nil {
+			o.GPU = g.Key
+			p.Of[g.Key] = append(p.Of[g.Key], o)
+			return
+		}
+	}
+	if !slices.Contains(p.Unknown, name) {
+		p.Unknown = append(p.Unknown, name)
+	}
+}
+
+func lastPart(name string) string { return name[strings.LastIndex(name, "-")+1:] }
+
+// readOwn reads a row of our own form.
+func readOwn(row map[string]string) (name string, o Offer, err error) {
+	o = Offer{Region: row["region"], Term: row["term"], Source: strings.Trim(row["source"]+", "+row["date"], ", ")}
+	if o.Hour, err = hourly(row["usd_per_hour"]); err == nil && o.Hour == 0 {
+		err = fmt.Errorf("usd_per_hour: want dollars an hour of one GPU")
+	}
+	if err == nil && row["node"] != "" {
+		o.Node, err = together(row["node"])
+	}
+	if row["gpu"] == "" && err == nil {
+		err = fmt.Errorf("there is no name of a GPU")
+	}
+	return row["gpu"], o, err
+}
+
+// shared reads a row of a catalogue of instances. Rows of processors alone, and without a price, are none.
+func shared(row map[string]string, name, count, price, region, instance, memory string) (string, Offer, error) {
+	if row[name] == "" || row[count] == "" || row[count] == "0" || row[count] == "0.0" {
+		return "", Offer{}, nil
+	}
+	o := Offer{Region: row[region], Term: "on-demand", Source: strings.Trim(row[instance]+", "+row[region], ", ")}
+	if row["spot"] == "True" || row["spot"] == "true" {
+		o.Term = "spot"
+	}
+	whole, err := hourly(row[price])
+	if err != nil {
+		return "", o, err
+	}
+	if o.Node, err = together(row[count]); err != nil {
+		return "", Offer{}, nil //nolint:nilerr // A part of a GPU is no GPU.
+	}
+	o.Hour = unit.DollarsPerHour(float64(whole) / float64(o.Node))
+	full := row[name]
+	if gb, err := strconv.ParseFloat(memory, 64); err == nil && gb > 0 {
+		full += fmt.Sprintf("-%.0fgb", gb)
+	}
+	return full, o, nil
+}
+
+func hourly(text string) (unit.DollarsPerHour, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
+	if err != nil || !(v >= 0 && v <= mostPerGPU*1e3) {
+		return 0, fmt.Errorf("%.40q is no price of an hour in dollars", text)
+	}
+	return unit.DollarsPerHour(v), nil
+}
+
+func together(text string) (int, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || v < 1 || v > 1e5 || v != math.Trunc(v) {
+		return 0, fmt.Errorf("%.40q GPUs: want a whole number", text)
+	}
+	return int(v), nil
+}
+
+// Classes are what GPUs are sold for.
+func Classes() []string { return []string{"datacenter", "workstation", "consumer", "edge"} }
+
+// Class is what the GPU is sold for: cards for desktops are consumer's or, by their names, a workstation's; what has no memory of its own
+// is a module or a small computer.
+func (g *GPU) Class() string {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(g.Name, w) })
+	}
+	switch {
+	case has("GH200", "GB200", "GB300", "VR200", "MI300A"):
+		return "datacenter"
+	case g.Integrated || has("Jetson", "DGX Spark", "Ryzen", "Apple"):
+		return "edge"
+	case has("GeForce", "TITAN", "Radeon RX", "Arc A", "Arc B"):
+		return "consumer"
+	case has("RTX", "Quadro", "Radeon", "Arc Pro"):
+		return "workstation"
+	}
+	return "datacenter"
+}

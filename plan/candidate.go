@@ -1,0 +1,316 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/deployment"
+	"llmprof/serving"
+	"llmprof/unit"
+)
+
+// A candidate is a deployment whose number of replicas is still open: a unit of replicas that share their experts, or one replica.
+type candidate struct {
+	Row
+	deployed *deployment.Deployment
+	alone    analytic.Estimate // of a request that has the unit for itself
+	slower   float64           // by how much longer than expected everything takes at the end that is asked for
+	units    int               // units that the load takes by the closed form
+	likely   float64           // what the row ranks by, by the closed form
+	missed   float64           // by how many times it misses a target by the closed form; at most 1 where it misses none
+	atLoad   float64           // the same with those units under the load; without targets the time of a request
+	rows     map[int]*Row      // by the units, with the settings that its server starts with
+	prompts  float64           // share of the time that prompts take by the closed form
+
+	drafting map[int]*serving.Steadies // by the drafts
+	waves    map[[2]int]*serving.Steady
+}
+
+// release frees the steady states, which hold the times of many steps.
+func (c *candidate) release() { c.drafting, c.rows = nil, nil }
+
+// predictor prices the steps of the unit.
+func (c *candidate) predictor() *analytic.Predictor {
+	p, err := c.deployed.Predictor()
+	if err != nil {
+		panic(err) // it was prepared when the candidate was made
+	}
+	return p
+}
+
+// estimate estimates all deployments of the card, and lists those that may qualify, the likeliest first.
+func (s *search) estimate(ctx context.Context) {
+	if s.miss.Reason = cmp.Or(s.impossible(), s.miss.Reason); s.impossible() != "" {
+		return
+	}
+	for _, f := range s.card.Formats {
+		base := s.card.Request
+		base.Weights, base.KV = f.Weights, f.cache(s.card.Model)
+		d, err := s.q.From.Resolve(ctx, &base)
+		if err != nil {
+			s.missed(Miss{unit.Text(err, flagOf), infinite, nil})
+			continue
+		}
+		for _, split := range s.splits {
+			if ctx.Err() == nil {
+				s.split(d, f, split)
+			}
+		}
+	}
+	slices.SortStableFunc(s.open, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(a.likely, b.likely), cmp.Compare(a.Split.PP, b.Split.PP), cmp.Compare(a.atLoad, b.atLoad))
+	})
+}
+
+// split estimates a split of a deployment.
+func (s *search) split(d *deployment.Deployment, f Formats, split Split) {
+	for _, parts := range microBatches(split) {
+		c := &candidate{Row: Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: parts, Scheme: d.Scheme.Name}}
+		if c.GPUs = split.TP * split.PP * c.DP; c.GPUs > s.q.MaxGPUs {
+			return
+		}
+		c.Batch = parts
+		q := c.Request(s.q)
+		var err error
+		if c.deployed, err = d.Spread(&q); err == nil {
+			_, err = c.deployed.Predictor()
+		}
+		if err == nil {
+			c.alone, err = c.predictor().Fitting(s.q.workload(parts, 0))
+		}
+		s.searched++
+		switch {
+		case err != nil:
+			s.missed(Miss{unit.Text(err, flagOf), infinite, nil})
+			continue
+		case !c.alone.Memory.Fits():
+			s.tooLarge(&c.Row, &c.alone.Memory)
+			continue
+		}
+		if c.slower = 1; !s.q.Expected {
+			c.slower = deployment.Slower(&c.alone)
+		}
+		if s.continuous() {
+			s.guess(c)
+		} else {
+			s.largest(c)
+		}
+		s.open = append(s.open, c)
+	}
+}
+
+// microBatches are the numbers of parts in which a batch goes through a pipeline.
+func microBatches(s Split) []int {
+	if s.PP == 1 {
+		return []int{1}
+	}
+	return []int{1, s.PP}
+}
+
+// tooLarge remembers that a row does not fit, where that may be for want of GPUs with how many are allowed.
+func (s *search) tooLarge(r *Row, m *analytic.Memory) {
+	if by := unfit * float64(m.Total/m.Usable); by <= s.miss.By {
+		on := ""
+		if s.q.MaxGPUs < DefaultGPUs {
+			on = fmt.Sprintf(" on at most %d GPUs", s.q.MaxGPUs)
+		}
+		s.missed(Miss{fmt.Sprintf("does not fit%s: %s needs %v of the %v that the engine may take of a GPU", on, r, m.Total, m.Usable), by, nil})
+	}
+}
+
+// largest ranks a deployment of batches that start together by the largest batch that qualifies, or the smallest by latency; behind all
+// that have one where none does.
+func (s *search) largest(c *candidate) {
+	sizes := slices.DeleteFunc(slices.Clone(s.q.Batches), func(n int) bool { return n%c.MicroBatches != 0 })
+	var best Row
+	try := func(i int) bool {
+		r, ok := s.batch(c, sizes[i])
+		if r.Batch > 0 && (best.Batch == 0 || s.q.compare(&r, &best) < 0) {
+			best = r
+		}
+		return ok
+	}
+	if c.likely = math.Inf(1); len(sizes) == 0 || !try(0) {
+		return
+	}
+	if s.q.By != Latency {
+		low, high := 0, len(sizes) // the largest that qualifies is at low
+		for low+1 < high {
+			if middle := (low + high) / 2; try(middle) {
+				low = middle
+			} else {
+				high = middle
+			}
+		}
+	}
+	if best.Batch > 0 {
+		c.likely = s.q.score(&best)
+	}
+}
+
+// The closed form knows three times of a replica: that of a decode step with b sequences, that which a prompt adds to steps, and that of a
+// prompt alone. While b sequences decode, a replica answers one request in the time that its prompt adds and a b-th of its decode steps, by
+// which b and the times of a request follow from a rate (Little's law). It orders deployments; what is shown are steady states.
+
+// A guess is what the closed form says of a replica with so many sequences that decode.
+type guess struct {
+	rate, inSystem  float64 // requests a second that it answers, and those that are in it
+	ttft, tpot, e2e float64
+	energy          float64
+}
+
+// guess ranks a candidate under a load by the closed form.
+func (s *search) guess(c *candidate) {
+	points := s.ladder(c)
+	if len(points) == 0 {
+		c.likely = math.Inf(1)
+		return
+	}
+	best, missed := guess{}, math.Inf(1)
+	for _, g := range points {
+		over := s.q.over(&g, c.slower)
+		if over <= 1 && g.rate > best.rate || missed > 1 && over < missed {
+			best, missed = g, over
+		}
+	}
+	c.missed = missed
+	need := s.q.rate() * c.slower / best.rate
+	if n := s.q.clients(); n > 0 {
+		need = float64(n) / best.inSystem
+	}
+	c.units = max(int(math.Ceil(min(need/float64(c.DP), 1<<20))), 1)
+	shares := float64(c.units * c.DP)
+	for i := range points {
+		g := &points[i]
+		if c.atLoad = s.q.over(g, c.slower); c.atLoad == 0 {
+			c.atLoad = g.e2e * c.slower
+		}
+		if g.rate >= s.q.rate()*c.slower/shares && g.inSystem >= float64(s.q.clients())/shares {
+			break
+		}
+	}
+	if c.likely = s.ranked(c, points, &best); missed > 1 {
+		c.likely = beyondOf(beyondOf(c.likely)) + math.Abs(c.likely)*missed // behind those that qualify
+	}
+}
+
+// ranked is the figure that the row ranks by where each replica is as a guess has it.
+func (s *search) ranked(c *candidate, points []guess, g *guess) float64 {
+	gpus := float64(c.units * c.GPUs)
+	switch q := s.q; {
+	case q.By == Energy:
+		return g.energy
+	case q.By == Latency: // as many units as are allowed
+		units := float64(max(q.affordable(&c.Row, c.GPUs), 1) * c.DP)
+		for i := range points {
+			if p := &points[i]; p.rate >= q.rate()*c.slower/units && p.inSystem >= float64(q.clients())/units {
+				return p.e2e * c.slower
+			}
+		}
+		return points[len(points)-1].e2e * c.slower
+	case q.By == Throughput && q.clients() > 0:
+		return -g.rate * q.Gen.MeanLength() * float64(c.DP) / float64(c.GPUs)
+	case q.By == Throughput:
+		return gpus
+	}
+	return float64(s.card.hour(int(gpus)))
+}
+
+// finer are the steps of the ladder between two sizes that are priced.
+const finer = 6
+
+// ladder is what the closed form says of rising numbers of sequences that decode.
+func (s *search) ladder(c *candidate) (all []guess) {
+	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU)
+	if err != nil {
+		return nil
+	}
+	most := max(min(rules.MaxSeqs, c.alone.Memory.MaxBatch), c.MicroBatches)
+	steps, adds := s.q.steps(), float64(c.alone.TTFT.Expected)/float64(c.MicroBatches)
+	type size struct{ b, step, energy float64 }
+	var sizes []size
+	for b := 1; ; b = min(8*b, most) {
+		b = (b + c.MicroBatches - 1) / c.MicroBatches * c.MicroBatches
+		e, err := c.predictor().Fitting(s.q.workload(b, 0))
+		s.searched++
+		if err != nil || !e.Memory.Fits() {
+			break
+		}
+		adds = min(adds, float64(e.TTFT.Expected)/float64(b))
+		sizes = append(sizes, size{float64(b), float64(e.TPOT.Expected), float64(e.Energy.PerRequest)})
+		if b >= most {
+			break
+		}
+	}
+	gain := 1.0
+	if n := len(s.q.Drafts); n > 0 {
+		gain = (&serving.Speculation{Drafts: s.q.Drafts[n-1], Acceptance: s.q.Acceptance}).Yields()
+	}
+	prompt := float64(c.alone.TTFT.Expected)
+	for i := range sizes {
+		for k := range finer {
+			x, at := float64(k)/finer, sizes[i]
+			if i+1 < len(sizes) {
+				next := sizes[i+1]
+				at = size{at.b * math.Pow(next.b/at.b, x), at.step + x*(next.step-at.step), at.energy + x*(next.energy-at.energy)}
+			} else if k > 0 {
+				break
+			}
+			decode := at.step * steps / gain
+			g := guess{rate: 1 / (adds + decode/at.b), energy: at.energy / s.q.Gen.MeanLength()}
+			busy := g.rate * adds
+			if steps > 0 {
+				g.tpot = at.step / gain / (1 - busy)
+			}
+			g.ttft = prompt + at.step + busy*prompt/2/(1-min(busy, 0.95))
+			g.e2e = g.ttft + g.tpot*steps
+			g.inSystem = max(g.rate*g.e2e, at.b)
+			all = append(all, g)
+		}
+	}
+	if len(all) > 0 {
+		c.prompts = adds / (adds + sizes[len(sizes)-1].step*steps/gain/sizes[len(sizes)-1].b)
+	}
+	return all
+}
+
+// over is by how many times a guess misses the target that it misses most; at most 1 where it misses none. The longest of some requests
+// take longer by the spread of their prompts, and wait for longer.
+func (q *Request) over(g *guess, slower float64) (worst float64) {
+	for i := range q.Targets {
+		t := &q.Targets[i]
+		is := [...]float64{g.ttft, g.tpot, g.tpot, g.e2e}[t.Of]
+		switch {
+		case t.At >= 0.9 && t.Of == TTFT:
+			is *= (1 - math.Log(1-t.At)/3) * max(q.Prompt.Quantile(t.At)/q.Prompt.MeanLength(), 1)
+		case t.At >= 0.9 && t.Of == E2E:
+			is *= 1.2 * max(q.Gen.Quantile(t.At)/q.Gen.MeanLength(), 1)
+		case t.At >= 0.9:
+			is *= 1.3
+		}
+		worst = max(worst, is*slower/float64(t.Most))
+	}
+	return worst
+}
+
+// steps is how many steps an answer decodes for.
+func (q *Request) steps() float64 { return q.Gen.MeanLength() - 1 }
+
+// workload is a batch of requests of mean lengths, in steps of at most so many tokens; 0 for the engine's.
+func (q *Request) workload(batch, budget int) *analytic.Workload {
+	prompt, gen := q.tokens()
+	return &analytic.Workload{Batch: batch, PromptLen: prompt, GenLen: gen, Budget: budget, CachedPrefix: int(q.HitRate * float64(prompt))}
+}
+
+// end is the end of an interval that is asked for.
+func (q *Request) end(s analytic.Span) unit.Seconds {
+	if q.Expected {
+		return s.Expected
+	}
+	return s.High
+}
