@@ -74,12 +74,7 @@ func (d *Deployment) settle() error {
 	if err := d.chooseScheme(); err != nil {
 		return err
 	}
-	d.Workload, d.Parallel = q.Workload(), q.Split()
-	d.Settings = operator.Settings{Sequences: or(q.MaxSeqs, 0), NoPrefixCache: q.NoCache, Drafts: or(q.Drafts, 0),
-		OwnDrafts: or(q.Drafts, 0) > 0 && q.DraftModel == "" && d.Model.Drafts > 0}
-	if d.Parallel.GPUsPerNode == 0 {
-		d.Parallel.GPUsPerNode, d.node = nodeOf(d.GPU, &d.Parallel)
-	}
+	d.size()
 	d.choosePrice()
 	p, err := popularity(q.Skew)
 	if err != nil {
@@ -99,6 +94,17 @@ func (d *Deployment) settle() error {
 		d.leaveBatch()
 	}
 	return nil
+}
+
+// size takes the workload, the split and the settings of memory from the request.
+func (d *Deployment) size() {
+	q := d.Request
+	d.Workload, d.Parallel = q.Workload(), q.Split()
+	d.Settings = operator.Settings{Sequences: or(q.MaxSeqs, 0), NoPrefixCache: q.NoCache, Drafts: or(q.Drafts, 0),
+		OwnDrafts: or(q.Drafts, 0) > 0 && q.DraftModel == "" && d.Model.Drafts > 0}
+	if d.Parallel.GPUsPerNode == 0 {
+		d.Parallel.GPUsPerNode, d.node = nodeOf(d.GPU, &d.Parallel)
+	}
 }
 
 // leaveBatch makes the batch the least that can be where a load is asked for: nobody chooses it then. Each stage of a pipeline has a batch

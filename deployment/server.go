@@ -30,11 +30,9 @@ func (l *Library) Serve(ctx context.Context, q *Request) (*Deployment, error) {
 // which nothing is read again.
 func (d *Deployment) Spread(q *Request) (*Deployment, error) {
 	own := *d
-	own.Request, own.Workload, own.Parallel, own.prepared = q, q.Workload(), q.Split(), nil
+	own.Request, own.prepared = q, nil
+	own.size()
 	own.Workload.PromptLen += d.MediaTokens
-	if own.Parallel.GPUsPerNode == 0 {
-		own.Parallel.GPUsPerNode, own.node = nodeOf(own.GPU, &own.Parallel)
-	}
 	return &own, unit.Wrong(engine.Splits(own.runs, own.Model, &own.Scheme, &own.Parallel))
 }
 

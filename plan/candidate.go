@@ -27,12 +27,12 @@ type candidate struct {
 	rows     map[int]*Row      // by the units, with the settings that its server starts with
 	prompts  float64           // share of the time that prompts take by the closed form
 
-	drafting map[int]*serving.Steadies // by the drafts
-	waves    map[[2]int]*serving.Steady
+	servers map[variant]*serving.Steadies // by the drafts and the limit
+	waves   map[[2]int]*serving.Steady
 }
 
 // release frees the steady states, which hold the times of many steps.
-func (c *candidate) release() { c.drafting, c.rows = nil, nil }
+func (c *candidate) release() { c.servers, c.rows = nil, nil }
 
 // predictor prices the steps of the unit.
 func (c *candidate) predictor() *analytic.Predictor {

@@ -156,8 +156,9 @@ func spread(results []*serving.Result, f Figure, of func(*serving.Sketch) float6
 	return student * math.Sqrt(max(squares/n-mean*mean, 0)/(n-1)) / mean
 }
 
-// confirmed simulates the rows that are shown, the best first. One that misses its targets then gets more replicas, or falls out, and the
-// next one takes its place.
+// confirmed simulates the rows that are shown, the best first and for longest, as it is the one that is taken: in short simulations the
+// queues of many replicas are not yet as long as they get. One that misses its targets then gets more replicas, or falls out, and the next
+// one takes its place.
 func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
 	if !h.q.Load.Given() {
 		return h.gather(), nil
@@ -165,19 +166,37 @@ func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
 	for ctx.Err() == nil {
 		rows := h.rows()
 		var open []*Row
+		requests := h.q.thorough()
 		for _, r := range Shown(rows, h.q.Top, h.q.PerGPU) {
-			if own := r.own(); own != nil && !own.confirmed {
+			if own := r.own(); own != nil && own.confirmed < requests {
+				open = append(open, own)
+			}
+		}
+		if len(open) == 0 && len(rows) > 0 && len(h.q.Targets) > 0 {
+			requests *= forFirst
+			if own := rows[0].own(); own != nil && own.confirmed < requests {
 				open = append(open, own)
 			}
 		}
 		if len(open) == 0 {
 			return h.told(ctx), nil
 		}
-		h.apart(open, func(r *Row) { r.confirm(ctx, h.q) })
+		h.apart(open, func(r *Row) { r.confirm(ctx, h.q, requests) })
 		concurrent.Each(len(h.cards), func(i int) { h.cards[i].again(ctx) })
 	}
 	return nil, ctx.Err()
 }
+
+// thorough is how many requests are simulated of a row that is shown.
+func (q *Request) thorough() int {
+	if len(q.Targets) == 0 {
+		return quick
+	}
+	return thorough
+}
+
+// forFirst is how many times as many requests as of the others are simulated of the best row.
+const forFirst = 6
 
 // mostAgain is how often a card is searched again.
 const mostAgain = 4
@@ -240,19 +259,19 @@ func (r *Row) own() *Row {
 	return nil
 }
 
-// confirm simulates a row with more and more requests until a seed no longer decides, and with more replicas where it misses its targets.
+// confirm simulates a row with so many requests, and with more until a seed no longer decides, and with more replicas where it misses its targets.
 // It is left out where that does not help.
-func (r *Row) confirm(ctx context.Context, q *Request) {
+func (r *Row) confirm(ctx context.Context, q *Request, requests int) {
 	s, c := r.search, r.from
 	for more := 0; ; more++ {
-		sure, err := r.decide(ctx, q)
+		sure, err := r.decide(ctx, q, requests)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			s.missed(Miss{err.Error(), infinite, nil})
 			r.left = true
 			return
 		case err != nil || sure:
-			r.confirmed = true
+			r.confirmed = requests
 			return
 		}
 		s.falls(r)
@@ -278,12 +297,8 @@ func (r *Row) confirm(ctx context.Context, q *Request) {
 // mostGrown is how many units more than its steady state takes a row may get.
 const mostGrown = 3
 
-// decide simulates a row, and reports whether it meets its targets whatever the seed.
-func (r *Row) decide(ctx context.Context, q *Request) (sure bool, err error) {
-	requests := thorough
-	if len(q.Targets) == 0 {
-		requests = quick
-	}
+// decide simulates so many requests on a row, and more where a seed decides, and reports whether it meets its targets whatever the seed.
+func (r *Row) decide(ctx context.Context, q *Request, requests int) (sure bool, err error) {
 	for ; ; requests *= 4 {
 		if err := r.simulate(ctx, q, requests); err != nil {
 			return false, err

@@ -373,15 +373,17 @@ func (s *search) clients(all *serving.Steadies, c *candidate, v variant, r *Row,
 	return &whole, nil
 }
 
-// steadies prepares the steady states of a variant of a candidate. Those of other steps share the costs that are known.
+// steadies prepares the steady states of a variant of a candidate. Those of steps of another length share the costs that are known; drafts
+// and limits of sequences change the memory, so that they are deployments of their own.
 func (s *search) steadies(ctx context.Context, c *candidate, v variant) (*serving.Steadies, error) {
-	if c.drafting == nil {
-		c.drafting = map[int]*serving.Steadies{}
+	if c.servers == nil {
+		c.servers = map[variant]*serving.Steadies{}
 	}
-	all := c.drafting[v.Drafts]
+	key := variant{Drafts: v.Drafts, Limit: v.Limit}
+	all := c.servers[key]
 	if all == nil {
 		one := c.Row
-		one.Drafts = v.Drafts
+		one.Drafts, one.Limit = v.Drafts, v.Limit
 		q := one.Request(s.q)
 		d, err := c.deployed.Spread(&q)
 		if err != nil {
@@ -391,25 +393,21 @@ func (s *search) steadies(ctx context.Context, c *candidate, v variant) (*servin
 		if err != nil {
 			return nil, err
 		}
-		c.Batch = server.Scheduler.MaxSeqs
+		if v.Limit == 0 {
+			c.Batch = server.Scheduler.MaxSeqs
+		}
 		server.Predictor = server.Predictor.ForPrompts(s.q.Prompt.MeanLength() * (1 - server.HitRate))
 		if all, err = server.Steadies(ctx, s.q.Prompt, s.q.Gen); err != nil {
 			return nil, err
 		}
 		all.Within(s.events)
-		c.drafting[v.Drafts] = all
+		c.servers[key] = all
 	}
-	if v.Budget == 0 && v.Limit == 0 {
+	if v.Budget == 0 {
 		return all, nil
 	}
 	rules := all.Scheduler()
-	if v.Budget > 0 {
-		rules.Budget = v.Budget
-	}
-	if v.Limit > 0 {
-		rules.MaxSeqs = v.Limit
-	}
-	rules.Within(c.predictor())
+	rules.Budget = v.Budget
 	return all.With(rules)
 }
 

@@ -145,7 +145,7 @@ func TestPercentilesReconsiderSplits(t *testing.T) {
 			if units := (r.GPUs - 1) / c.GPUs; units > 0 {
 				other, ok := s.qualifies(t.Context(), c, variant{}, units)
 				if ok {
-					ok, err = other.decide(t.Context(), &fewer)
+					ok, err = other.decide(t.Context(), &fewer, thorough)
 					testkit.Must(t, err)
 				}
 				if ok {

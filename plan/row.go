@@ -46,10 +46,11 @@ type Row struct {
 	order           int
 	slower          float64 // by how much longer than expected everything takes
 
-	search          *search // that it is of, and what it was made from
-	from            *candidate
-	units           int
-	confirmed, left bool
+	search    *search // that it is of, and what it was made from
+	from      *candidate
+	units     int
+	confirmed int // requests of the simulation in which it met its targets
+	left      bool
 }
 
 // Spans are the times of a deployment with their intervals.

@@ -51,6 +51,7 @@ func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known *price
 // With is the steady states of the server with another scheduler. Both share the times of their steps.
 func (t *Steadies) With(rules engine.Scheduler) (*Steadies, error) {
 	other := t.server
+	rules.Within(other.Predictor)
 	other.Scheduler = rules
 	return other.steadies(t.ctx, t.prompt, t.gen, t.flow.prices)
 }

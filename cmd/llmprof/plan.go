@@ -13,7 +13,6 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/printable"
-	"llmprof/internal/stats"
 	"llmprof/plan"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -65,19 +64,15 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
-	score, err := a.scores()
-	if err != nil {
-		return err
-	}
 	q, err := o.Request(ctx, a.library())
 	if err != nil {
 		return err
 	}
-	for i := range q.Cards {
-		if c := &q.Cards[i]; c.Machine != nil {
-			c.Observed = accuracyOf(c.GPU.Key, score(c.Machine.Engine.Profile().Name)).N
-		}
+	evidence, err := a.evidence(q)
+	if err != nil {
+		return err
 	}
+	evidence.Weigh(q)
 	begin := time.Now()
 	part, end := a.follow().counted("searching GPUs")
 	q.Progress = part
@@ -86,14 +81,8 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	if err != nil {
 		return wrong(err)
 	}
-	p := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Full: o.rejected,
+	p := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Full: o.rejected, Evidence: evidence,
 		Took: unit.Seconds(time.Since(begin).Seconds())}
-	for i := range p.Shown {
-		r := &p.Shown[i]
-		accuracy := accuracyOf(r.Card.GPU.Key, score(r.Engine()))
-		accuracy.Measured = r.Card.Machine.Cal.Measured
-		p.Accuracy = append(p.Accuracy, accuracy)
-	}
 	if len(p.Shown) > 0 {
 		best := &p.Shown[0]
 		p.Checks = checks(best, q)
@@ -153,8 +142,8 @@ func lengthsOf(l *serving.Lengths) string {
 	return l.String()
 }
 
-// scores gives the errors of the engines against the built-in observations, each scored once.
-func (a *app) scores() (func(engine string) []validate.Row, error) {
+// evidence is the errors of the engines of a search against the built-in observations.
+func (a *app) evidence(q *plan.Request) (view.Evidence, error) {
 	scorer, err := a.scorer("", "")
 	if err != nil {
 		return nil, err
@@ -163,29 +152,12 @@ func (a *app) scores() (func(engine string) []validate.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := map[string][]validate.Row{}
-	return func(engine string) []validate.Row {
-		if _, ok := of[engine]; !ok {
-			some := slices.DeleteFunc(slices.Clone(observed), func(x validate.Observation) bool { return x.Engine != engine })
-			of[engine] = scorer.Score(some).Rows
-		}
-		return of[engine]
-	}, nil
-}
-
-// accuracyOf is the errors of an engine, and of those on a GPU.
-func accuracyOf(gpu string, rows []validate.Row) (a view.Accuracy) {
-	var on, anywhere []float64
-	for _, x := range rows {
-		if x.Metric.Energy() || x.Fitted != "" { // an observation that a constant was fitted on says little of others
-			continue
-		}
-		off := max(x.Error, -x.Error)
-		anywhere = append(anywhere, off)
-		if x.GPU == gpu {
-			on = append(on, off)
+	of := map[string]bool{}
+	for i := range q.Cards {
+		if m := q.Cards[i].Machine; m != nil {
+			of[m.Engine.Profile().Name] = true
 		}
 	}
-	a.N, a.MedianAPE, a.EngineN, a.EngineAPE = len(on), stats.MedianOf(on), len(anywhere), stats.MedianOf(anywhere)
-	return a
+	some := slices.DeleteFunc(observed, func(x validate.Observation) bool { return !of[x.Engine] })
+	return view.NewEvidence(scorer.Score(some).Rows), nil
 }

@@ -32,6 +32,7 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/internal/child"
 	"llmprof/internal/fileerror"
@@ -109,9 +110,6 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	if files["catalog.json"], err = json.Marshal(catalog); err != nil {
-		return err
-	}
 	scorer, err := a.scorer("", "")
 	if err != nil {
 		return err
@@ -120,7 +118,12 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	files["accuracy.json"], err = json.Marshal(page.NewColumns(page.NewAccuracy(scorer.Score(observed))))
+	score := scorer.Score(observed)
+	catalog.Evidence = view.NewEvidence(score.Rows)
+	if files["catalog.json"], err = json.Marshal(catalog); err != nil {
+		return err
+	}
+	files["accuracy.json"], err = json.Marshal(page.NewColumns(page.NewAccuracy(score)))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
 	"llmprof/models"
 	"llmprof/unit"
@@ -89,6 +90,7 @@ type Request struct {
 	Try      map[string][]string  `json:"try"`      // values of flags that are to be tried in place of those given
 	File     string               `json:"file"`     // the text of a result file
 	Name     string               `json:"name"`     // name of the file
+	Evidence view.Evidence        `json:"evidence"` // that of the catalog, for a search
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.

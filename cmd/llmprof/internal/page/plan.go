@@ -13,8 +13,7 @@ import (
 	"llmprof/plots/render"
 )
 
-// plan is "llmprof plan --format json", without how far predictions of each engine are from what was
-// observed: the page has the observations.
+// plan is "llmprof plan --format json". What stands behind each engine and GPU comes with the request, from the catalog.
 func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	o := &plan.Asked{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
@@ -27,15 +26,13 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.Progress, q.Trusting = p.Progress, true // since the page does not know what was observed
+	r.Evidence.Weigh(q)
+	q.Progress = p.Progress
 	found, err := plan.Search(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	v := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU)}
-	for i := range v.Shown {
-		v.Accuracy = append(v.Accuracy, view.Accuracy{Measured: v.Shown[i].Card.Machine.Cal.Measured})
-	}
+	v := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Evidence: r.Evidence}
 	var b bytes.Buffer
 	err = render.JSON(&b, v.Document())
 	return &Answer{Text: b.String(), Data: v.Words()}, err

@@ -17,45 +17,12 @@ type Plan struct {
 	Request  *plan.Request
 	Result   *plan.Result
 	Shown    []plan.Row
-	Accuracy []Accuracy    // accuracy of each row shown
+	Evidence Evidence      // errors of predictions, by engine and GPU
 	Launch   []plan.Launch // launch commands of the first row; nil where not asked for
 	Checks   []string      // the command line that measures the first row
 	Full     bool          // all reasons why GPUs fell out are shown
 	Unknown  []string      // what the list of prices has and the table of GPUs does not
 	Took     unit.Seconds
-}
-
-// An Accuracy is what stands behind a row: how far the predictions of its engine on its
-// GPU are from observations.
-type Accuracy struct {
-	Measured  bool     `json:"measured"`                          // The constants were measured on a GPU of the kind.
-	N         int      `json:"n"`                                 // observations
-	MedianAPE *float64 `json:"median_ape" jsonschema:"minimum=0"` // median absolute error, as a share; nil of none
-	EngineN   int      `json:"engine_n"`                          // observations of the engine on any GPU
-	EngineAPE *float64 `json:"engine_median_ape" jsonschema:"minimum=0"`
-}
-
-// String says it in a few words.
-func (a Accuracy) String() string {
-	constants := "constants of its generation"
-	if a.Measured {
-		constants = "constants measured on it"
-	}
-	switch {
-	case a.N > 0:
-		return fmt.Sprintf("%d observations of this engine on this GPU, median error %.1f %%; %s", a.N, 100**a.MedianAPE, constants)
-	case a.EngineN > 0:
-		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE,
-			constants)
-	}
-	return "no observation of this engine; " + constants
-}
-
-func (a Accuracy) short() string {
-	if a.N == 0 {
-		return "not observed"
-	}
-	return fmt.Sprintf("±%.0f %% of %d", 100**a.MedianAPE, a.N)
 }
 
 // Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
@@ -144,7 +111,7 @@ func at(r *plan.Row, t *plan.Target) any {
 
 // uncertain marks a row of whose GPU nothing was observed.
 func (p *Plan) uncertain(i int) string {
-	if len(p.Accuracy) > i && p.Accuracy[i].N == 0 && p.Accuracy[i].EngineN > 0 {
+	if a := p.accuracy(&p.Shown[i]); a.N == 0 && a.EngineN > 0 {
 		return "?"
 	}
 	return ""
@@ -180,7 +147,7 @@ func (p *Plan) rows() render.Table {
 		cells := []any{
 			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
 			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
-			cents(float64(r.JToken)), p.Accuracy[i].short(),
+			cents(float64(r.JToken)), p.accuracy(r).short(),
 		}
 		for j, x := range tails {
 			cells = slices.Insert(cells, firstTime+j, at(r, &x))
@@ -345,7 +312,7 @@ func short(t unit.Seconds) string { return unit.Seconds(plan.Digits(float64(t), 
 
 // risk is how sure the choice is: what it rests on, the interval, and what would change it.
 func (p *Plan) risk(r *plan.Row) []string {
-	all := []string{p.Accuracy[0].String()}
+	all := []string{p.accuracy(r).String()}
 	if text := r.Card.Machine.Engine.Profile().Unmeasured; text != "" {
 		all = append(all, text)
 	}

@@ -191,7 +191,7 @@ func (p *Plan) Document() *PlanDocument {
 	warned := q.Warnings(len(p.Shown))
 	j.Warnings, j.Coded = Texts(warned), coded(warned)
 	for i := range p.Shown {
-		j.Rows = append(j.Rows, p.row(&p.Shown[i], &p.Accuracy[i]))
+		j.Rows = append(j.Rows, p.row(&p.Shown[i]))
 	}
 	for _, x := range p.Result.Rejected {
 		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.Model.Name, x.Card.GPU.Key, x.Miss.Reason, !x.Unpriced})
@@ -206,7 +206,7 @@ func (p *Plan) Document() *PlanDocument {
 // mean is the mean of lengths in whole tokens.
 func mean(l *serving.Lengths) int { return int(math.Round(l.MeanLength())) }
 
-func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
+func (p *Plan) row(r *plan.Row) planRowJSON {
 	j := planRowJSON{
 		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP,
 		MoETP: expertTP(r.Card.Model, r.Split.Parallel()), MicroBatches: r.MicroBatches,
@@ -216,7 +216,7 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		JToken:   r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, unit.OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
 		Pareto:   r.Pareto, Running: unit.OrNull(r.Running), Command: "estimate", EstimateArgs: p.args(r),
-		Accuracy: *a,
+		Accuracy: p.accuracy(r),
 	}
 	j.PerMonth, j.PerGPU = unit.OrNull(r.PerMonth()), unit.OrNull(float64(r.Card.Price(r.GPUs)))
 	j.Capacity, j.Slack = unit.OrNull(r.Capacity), unit.OrNull(r.Slack)
