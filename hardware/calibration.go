@@ -147,7 +147,7 @@ func DefaultCalibration(g *GPU) (c Calibration) {
 	switch { // No board with less power for its peak was timed.
 	case generation == "hopper" && g.TDP != throttled.Limit:
 		c.PrefillError = 0.25
-	case generation == "ada" && k[roofline.GEMMSustained] < k[roofline.GEMMCompute]:
+	case strings.HasPrefix(generation, "ada") && k[roofline.GEMMSustained] < k[roofline.GEMMCompute]:
 		c.PrefillError = 0.40
 	}
 	board.apply(&c)
@@ -175,7 +175,12 @@ func generationOf(g *GPU) string {
 		return "amd"
 	case g.Generation == "ampere" && g.L2 < 30e6: // GA102 and smaller; an A100 has 40 MB
 		return "ampere-graphics"
-	case known:
+	case strings.HasPrefix(g.Name, "GeForce") || strings.HasPrefix(g.Name, "RTX PRO"):
+		if graphics := g.Generation + "-graphics"; defaults().Generation[graphics].Base != "" {
+			return graphics
+		}
+	}
+	if known {
 		return g.Generation
 	}
 	return "other"

@@ -159,7 +159,7 @@ func (g *GPU) Peaks() (*roofline.Peaks, error) {
 		Memory: g.Bandwidth, SMs: float64(g.SMs), Link: g.Link, LinkGPUs: float64(g.Joined()), PCIe: g.PCIe, NIC: g.NIC,
 	}
 	if h := &g.Host; h.Channels > 0 {
-		p.HostMemory, p.HostVector, p.Pageable = h.Reads(), h.Cycles(), h.Pageable
+		p.HostMemory, p.HostVector, p.Pageable = h.Reads(), h.Weights(), h.Pageable
 	}
 	for f := unit.FP32; f < unit.NumFormats; f++ {
 		run, rate := g.Runs(f)

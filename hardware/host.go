@@ -30,10 +30,8 @@ type Host struct {
 
 	RAM     unit.Bytes       `toml:"ram"`
 	Read    unit.BytesPerSec `toml:"read"`      // most that the processor reads, where its fabric limits it; 0 for the memory's rate
-	PerCore unit.BytesPerSec `toml:"core_read"` // most that one thread reads
+	PerCore unit.BytesPerSec `toml:"core_read"` // rate of one thread in products with weights in Q4_K, which it reads from memory
 	Cores   int              `toml:"cores"`     // physical cores without efficiency cores, as many as llama.cpp starts threads
-	Clock   unit.Hertz       `toml:"clock"`     // of all cores at work
-	Vector  string           `toml:"vector"`    // instructions that dot products take: avx512, avx2 or neon
 	PCIe    unit.BytesPerSec `toml:"pcie"`      // rate to one GPU, in one direction; 0 for that of the GPU
 
 	Pageable unit.BytesPerSec `toml:"pageable"` // rate of copies to the GPU of memory that is not pinned
@@ -50,10 +48,6 @@ func (h *Host) Bandwidth() unit.BytesPerSec {
 	return unit.BytesPerSec(float64(h.Channels) * h.Speed * 1e6 * busBytes)
 }
 
-// vectors is how many of the cycles of the widest instructions (AVX-512 with VNNI) the others take for a dot product: half as many bits
-// at a time, and for NEON a quarter on as many again units.
-var vectors = map[string]float64{"avx512": 1, "avx2": 2, "neon": 2}
-
 // threads is the number of threads at work.
 func (h *Host) threads() float64 {
 	if h.Threads > 0 {
@@ -62,18 +56,21 @@ func (h *Host) threads() float64 {
 	return float64(h.Cores)
 }
 
-// Reads is the rate at which the threads read the memory: what the memory, the fabric and the threads let through.
+// Reads is the rate at which the memory is read: what it and the fabric let through.
 func (h *Host) Reads() unit.BytesPerSec {
-	rate := h.Bandwidth()
 	if h.Read > 0 {
-		rate = min(rate, h.Read)
+		return min(h.Bandwidth(), h.Read)
 	}
-	return min(rate, h.PerCore.Times(h.threads()))
+	return h.Bandwidth()
 }
 
-// Cycles is the rate of the threads' clocks, in cycles of the widest vector instructions. Threads beyond the cores share them.
-func (h *Host) Cycles() unit.FLOPsPerSec {
-	return unit.FLOPsPerSec(min(h.threads(), float64(h.Cores)) * float64(h.Clock) / vectors[h.Vector])
+// q4kBytes is the size of a weight in Q4_K: 144 bytes hold 256.
+const q4kBytes = 144.0 / 256
+
+// Weights is the rate of the threads in weights of Q4_K a second, where the memory does not limit them. Threads beyond the cores share
+// them.
+func (h *Host) Weights() unit.FLOPsPerSec {
+	return unit.FLOPsPerSec(min(h.threads(), float64(h.Cores)) * float64(h.PerCore) / q4kBytes)
 }
 
 // hosts are the tables of hosts.toml, by their keys.
@@ -150,12 +147,9 @@ func (g *GPU) On(h *Host) *GPU {
 
 // Check says what about a host cannot be.
 func (h *Host) Check() error {
-	_, known := vectors[h.Vector]
 	switch {
-	case h.Channels < 1 || h.Speed < 400 || h.Cores < 1 || h.Clock < 1e8 || h.RAM < 1e9 || h.PerCore < 1e9 || h.Pageable < 1e8:
-		return fmt.Errorf("host %s: channels, speed, cores, clock, ram, core_read or pageable is missing or too small", h.Name)
-	case !known:
-		return fmt.Errorf("host %s: vector is %.20q: want avx512, avx2 or neon", h.Name, h.Vector)
+	case h.Channels < 1 || h.Speed < 400 || h.Cores < 1 || h.RAM < 1e9 || h.PerCore < 1e9 || h.Pageable < 1e8:
+		return fmt.Errorf("host %s: channels, speed, cores, ram, core_read or pageable is missing or too small", h.Name)
 	case h.Sync <= 0 || h.Sync > 0.01 || math.IsNaN(float64(h.Sync)):
 		return fmt.Errorf("host %s: sync is %v: want up to 10 ms", h.Name, h.Sync)
 	}

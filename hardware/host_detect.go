@@ -28,11 +28,6 @@ func DetectHost(root fs.FS) (Host, error) {
 	if ram := memTotal(root); ram > 0 {
 		h.RAM = ram
 	}
-	if text, err := fs.ReadFile(root, "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"); err == nil {
-		if kHz, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil && kHz > 1e5 {
-			h.Clock = unit.Hertz(kHz * 1e3)
-		}
-	}
 	if table, err := fs.ReadFile(root, "sys/firmware/dmi/tables/DMI"); err == nil {
 		h.modules(table)
 	}
@@ -40,7 +35,8 @@ func DetectHost(root fs.FS) (Host, error) {
 	return h, nil
 }
 
-// processor reads /proc/cpuinfo: the name, the physical cores and the vector instructions.
+// processor reads /proc/cpuinfo: the name, the physical cores and the vector instructions, by which the rate of a core is that of hosts.toml
+// whose processors have the same.
 func (h *Host) processor(text string) {
 	cores, socket := map[string]bool{}, ""
 	threads := 0
@@ -58,12 +54,12 @@ func (h *Host) processor(text string) {
 		case "flags", "Features":
 			words := strings.Fields(value)
 			switch {
-			case slices.Contains(words, "avx512_vnni"):
-				h.Vector = "avx512"
-			case slices.Contains(words, "asimd"):
-				h.Vector = "neon"
+			case slices.Contains(words, "avx512_vnni"), slices.Contains(words, "asimd"):
+				h.PerCore = 20e9
+			case slices.Contains(words, "avx_vnni"):
+				h.PerCore = 18e9
 			default:
-				h.Vector = "avx2"
+				h.PerCore = 9e9
 			}
 		}
 	}

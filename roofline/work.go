@@ -58,7 +58,7 @@ type Peaks struct {
 	NIC      unit.BytesPerSec // rate to other nodes
 
 	HostMemory unit.BytesPerSec // rate at which the threads of the host read its memory
-	HostVector unit.FLOPsPerSec // cycles of the vector units of the host's threads
+	HostVector unit.FLOPsPerSec // rate of the host's threads in weights of Q4_K, where its memory does not limit them
 	Pageable   unit.BytesPerSec // rate of copies of the host's memory that is not pinned
 }
 

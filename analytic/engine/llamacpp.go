@@ -32,7 +32,7 @@ var llamaCPP = Engine{
 		Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 " +
 			"(experiments/h100-llamacpp); arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody " +
 			"here has measured; choosing a token on the host is not in it",
-		Constants: ggmlConstants, Graph: true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
+		Constants: ggmlConstants, Operators: ggmlOperators, Graph: true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
 		Budget: llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
 		Allocate: ggmlAllocation, HostEmbedding: true,
 		State: statesIn(unit.FP32), Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
@@ -62,6 +62,15 @@ func ggmlConstants(c *roofline.Constants) {
 	// mm_ids_helper takes 20.6 us for 512 tokens of 8 experts each and 3.5 us for 32 (kernels.csv).
 	c[roofline.RoutingFixed], c[roofline.RoutingPair] = 2.3e-6, 4.5e-9
 	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = 0.67, 0.01, 1e-6
+}
+
+// ggmlOperators takes kernels of Metal, whose dispatches each wait for the one before: small models in Q4_K_M on an M4 Pro (SmolLM2-1.7B,
+// Llama-3.2-1B and Qwen3-1.7B of AlexsJones/llmfit, on which they are not scored).
+func ggmlOperators(g *hardware.GPU, c *hardware.Calibration) {
+	c.Board = 0 // no operators of the engine were timed
+	if g.Vendor == apple {
+		c.Constants[roofline.HostSmallKernel] = 4e-6
+	}
 }
 
 // Sizes at which llama.cpp's backend switches kernels (ggml/src/ggml-cuda).
@@ -212,14 +221,21 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 }
 
 // integers is the vector operations of an unpacking as a share of those on an H100, which were measured. Most of them are on integers, for
-// which an SM has half as many lanes as for FP32 since Ampere, but as many on Volta and Turing (NVIDIA's white papers). Volta multiplies
-// the rows of prompts by cuBLAS, for which there is no law here.
+// which an SM has half as many lanes as for FP32 on Ampere, Hopper and Ada, but as many on Volta, Turing and the Blackwell of graphics cards
+// (NVIDIA's white papers). Volta multiplies the rows of prompts by cuBLAS, for which there is no law here.
 func integers(g *hardware.GPU, rows float64) float64 {
-	if major(g, 7) && (rows <= vecRows || capability(g) == 7.5) {
+	if g.Vendor == apple && rows <= vecRows {
+		return metalUnpacks
+	}
+	if major(g, 12) || major(g, 7) && (rows <= vecRows || capability(g) == 7.5) {
 		return 0.5
 	}
 	return 1
 }
+
+// metalUnpacks is what Metal's products of few rows do for a weight, as a share of what CUDA's do: they multiply inputs in FP32 by masked
+// bits, and scale the sums (kernel_mul_mv_q4_K_f32_impl of ggml/src/ggml-metal/ggml-metal.metal).
+const metalUnpacks = 0.4
 
 func unpackingOf(o *operator.Op) *[2]unpacking {
 	if weightBits(o) > 7 {
@@ -255,6 +271,9 @@ func tiledExperts(l *analytic.Lowering, o *operator.Op, launches float64) float6
 
 // quantizeInput makes the kernels that quantize FP32 to blocks of 8-bit integers with a scale.
 func quantizeInput(l *analytic.Lowering, i int, rows, n float64) {
+	if l.GPU.Vendor == apple {
+		return // Metal's products read FP32
+	}
 	k := ggmlElement(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
 	k.Work.Weights, k.Work.FLOPs = 0, 0
 }

@@ -162,7 +162,9 @@ func (p *Placement) Of(c *analytic.Case) (placed analytic.Case, err error) {
 		m.Budget = p.Step
 		placed.Machine = &m
 	}
-	placed.Model, placed.Offload, err = p.Place(c.Model)
+	if placed.Model, placed.Offload, err = p.Place(c.Model); placed.Offload != nil {
+		placed.Offload.Given = c.Popularity != nil
+	}
 	return placed, err
 }
 

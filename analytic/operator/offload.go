@@ -28,6 +28,7 @@ type Offload struct {
 	Cache    bool        // The KV cache of all layers does.
 	Pageable bool        // The weights are in memory that is not pinned, as the pages of a file are.
 	Stays    bool        // No weights are copied to the GPU for steps of many tokens.
+	Given    bool        // The case says how experts are chosen.
 }
 
 // Place divides the kinds of a model's layers by where their matrices lie, which of tells of each layer from the first to the last.

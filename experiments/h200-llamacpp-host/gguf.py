@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write a model of the program's table as GGUF with random weights: gguf.py FILE MODEL. Types are those of llama-quantize in Q4_K_M.
 
-Blocks of Q4_K have a mean of zero and no two experts have the same, and routers are normal, so that experts are chosen evenly.
+Blocks have a mean of zero, no two experts have the same, and routers are normal. Embeddings are 50 times as large as other weights, so that
+what a layer adds to the residual stream, which neighbours have in common, is little beside the token's own: experts are chosen evenly.
 """
 import json
 import pathlib
@@ -17,14 +18,14 @@ NAMES = {"qwen3": "qwen3", "qwen3_moe": "qwen3moe", "olmoe": "olmoe"}
 rng = np.random.default_rng(7)
 
 
-def blocks(kind, count):
-    """Return count blocks with a standard deviation near 0.02."""
+def blocks(kind, count, times=1):
+    """Return count blocks with a standard deviation near 0.02 times a factor."""
     raw = rng.integers(0, 256, (count, BLOCK[kind][1]), np.uint8)
     if kind == Q4_K:  # all scales and minima are 32, and a minimum is 7.5 steps
-        raw[:, :4] = np.frombuffer(struct.pack("<ee", 1.36e-4, 7.5 * 1.36e-4), np.uint8)
+        raw[:, :4] = np.frombuffer(struct.pack("<ee", times * 1.36e-4, times * 7.5 * 1.36e-4), np.uint8)
         raw[:, 4:12], raw[:, 12:16] = 160, 0
     else:
-        raw[:, 208:] = np.frombuffer(struct.pack("<e", 1.5e-5), np.uint8)
+        raw[:, 208:] = np.frombuffer(struct.pack("<e", times * 1.5e-5), np.uint8)
     return raw.tobytes()
 
 
@@ -36,7 +37,7 @@ def write(f, name, kind, count):
     else:
         left = count // BLOCK[kind][0]
         while left > 0:
-            f.write(blocks(kind, min(left, PART)))
+            f.write(blocks(kind, min(left, PART), 50 if name == "token_embd.weight" else 1))
             left -= PART
     f.write(b"\0" * (-f.tell() % ALIGN))
 
