@@ -4,36 +4,38 @@
 Blocks have a mean of zero, no two experts have the same, and routers are normal. Embeddings are 50 times as large as other weights, so that
 what a layer adds to the residual stream, which neighbours have in common, is little beside the token's own: experts are chosen evenly.
 """
+import array
 import json
+import math
 import pathlib
+import random
 import struct
 import sys
-
-import numpy as np
 
 F32, Q4_K, Q6_K = 0, 12, 14
 BLOCK = {F32: (1, 4), Q4_K: (256, 144), Q6_K: (256, 210)}
 ALIGN, PART = 32, 1 << 16
 NAMES = {"qwen3": "qwen3", "qwen3_moe": "qwen3moe", "olmoe": "olmoe"}
-rng = np.random.default_rng(7)
+rng = random.Random(7)
 
 
 def blocks(kind, count, times=1):
     """Return count blocks with a standard deviation near 0.02 times a factor."""
-    raw = rng.integers(0, 256, (count, BLOCK[kind][1]), np.uint8)
+    size = BLOCK[kind][1]
+    raw = bytearray(rng.randbytes(count * size))
     if kind == Q4_K:  # all scales and minima are 32, and a minimum is 7.5 steps
-        raw[:, :4] = np.frombuffer(struct.pack("<ee", times * 1.36e-4, times * 7.5 * 1.36e-4), np.uint8)
-        raw[:, 4:12], raw[:, 12:16] = 160, 0
+        at, fixed = 0, struct.pack("<ee", times * 1.36e-4, times * 7.5 * 1.36e-4) + bytes([160] * 8 + [0] * 4)
     else:
-        raw[:, 208:] = np.frombuffer(struct.pack("<e", times * 1.5e-5), np.uint8)
-    return raw.tobytes()
+        at, fixed = 208, struct.pack("<e", times * 1.5e-5)
+    for i, byte in enumerate(fixed):
+        raw[at + i::size] = bytes([byte]) * count
+    return raw
 
 
 def write(f, name, kind, count):
     """Write a tensor in parts, which differ."""
     if kind == F32:
-        values = rng.normal(0, 1, count) if "gate_inp" in name else np.ones(count)
-        f.write(values.astype("<f4").tobytes())
+        f.write(array.array("f", (rng.gauss(0, 1) if "gate_inp" in name else 1 for _ in range(count))).tobytes())
     else:
         left = count // BLOCK[kind][0]
         while left > 0:
@@ -111,11 +113,11 @@ def main():
             f.write(text(k) + value(v))
         for tensor, shape, kind in rows:
             f.write(text(tensor) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset))
-            size = int(np.prod(shape)) // BLOCK[kind][0] * BLOCK[kind][1]
+            size = math.prod(shape) // BLOCK[kind][0] * BLOCK[kind][1]
             offset += -(-size // ALIGN) * ALIGN
         f.write(b"\0" * (-f.tell() % ALIGN))
         for tensor, shape, kind in rows:
-            write(f, tensor, kind, int(np.prod(shape)))
+            write(f, tensor, kind, math.prod(shape))
     print(f"{path}: {offset / 1e9:.2f} GB in {len(rows)} tensors")
 
 

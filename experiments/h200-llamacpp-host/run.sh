@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Build llama-bench and measure the points: run.sh SOURCE RESULTS. SOURCE is llama.cpp's folder (vendor/llama.cpp of the source
-# distribution of llama-cpp-python 0.3.36, without models/, media/, docs/ and tests/); Python needs numpy. A second call goes on with the
-# build of the first, and with those lines of points.py that have no result yet.
+# distribution of llama-cpp-python 0.3.36, without models/, media/, docs/ and tests/). A second call goes on with the build of the first,
+# and with those lines of points.py that have no result yet.
 set -u
 here=$(cd "$(dirname "$0")" && pwd); source=$1; results=$2; build=${BUILD:-/tmp/llama-build}; done=$build/done
 mkdir -p "$results"
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,noheader >"$results/gpu.txt"; lscpu >"$results/cpu.txt"
-files=${SCRATCH:-/dev/shm}/llmprof-gguf; mkdir -p "$files" "$done"
+files=${SCRATCH:-/tmp}/llmprof-gguf; mkdir -p "$files" "$done"
 for model in olmoe-1b-7b qwen3-14b; do
   [ -e "$files/$model.done" ] || { python3 "$here/gguf.py" "$files/$model.gguf" "$model" && touch "$files/$model.done"; } &
 done
