@@ -96,7 +96,7 @@ func Hosts() (all []Host) {
 // memories is a kind of memory with its speed and its channels, as ddr5-6000x2.
 var memories = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(lp)?ddr([345]x?)-(\d{3,5})(?:x(\d{1,2}))?$`) })
 
-// HostOf is the host of a name: that of the table, or a desktop with a kind of memory, its speed and its channels, as ddr5-6000x2.
+// HostOf is the host of a name: that of the table, or a desktop or laptop with a kind of memory, its speed and its channels, as ddr5-6000x2.
 func HostOf(name string) (Host, error) {
 	folded, names := strings.ToLower(strings.TrimSpace(name)), []string{}
 	for key, h := range hosts() {
@@ -110,7 +110,14 @@ func HostOf(name string) (Host, error) {
 		slices.Sort(names)
 		return Host{}, fmt.Errorf("host %.40q is not known; want memory as ddr5-6000x2, or %s", name, spelling.Hint(name, names))
 	}
-	h := *hosts()[desktop]
+	base := desktop
+	switch {
+	case found[1] != "":
+		base = laptop
+	case !strings.HasPrefix(found[2], "5"):
+		base = oldDesktop
+	}
+	h := *hosts()[base]
 	h.Key, h.Name, h.Channels = folded, folded, 2
 	h.Speed, _ = strconv.ParseFloat(found[3], 64)
 	if found[4] != "" {
@@ -123,8 +130,8 @@ func HostOf(name string) (Host, error) {
 	return h, nil
 }
 
-// desktop and server are what is taken for a host that nobody describes.
-const desktop, server = "desktop-ddr5", "server-ddr5"
+// desktop and server are what is taken for a host that nobody describes, and the others for one with DDR4 or LPDDR.
+const desktop, oldDesktop, laptop, server = "desktop-ddr5", "desktop-ddr4", "laptop-lpddr5x", "server-ddr5"
 
 // UsualHost is the host that a GPU is taken to be in: a desktop for one without ECC memory or a node of its own, else a server.
 func UsualHost(g *GPU) Host {

@@ -221,13 +221,13 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 }
 
 // integers is the vector operations of an unpacking as a share of those on an H100, which were measured. Most of them are on integers, for
-// which an SM has half as many lanes as for FP32 on Ampere, Hopper and Ada, but as many on Volta, Turing and the Blackwell of graphics cards
-// (NVIDIA's white papers). Volta multiplies the rows of prompts by cuBLAS, for which there is no law here.
+// which an SM has half as many lanes as for FP32 since Ampere, but as many on Volta and Turing (NVIDIA's white papers). Volta multiplies
+// the rows of prompts by cuBLAS, for which there is no law here.
 func integers(g *hardware.GPU, rows float64) float64 {
 	if g.Vendor == apple && rows <= vecRows {
 		return metalUnpacks
 	}
-	if major(g, 12) || major(g, 7) && (rows <= vecRows || capability(g) == 7.5) {
+	if major(g, 7) && (rows <= vecRows || capability(g) == 7.5) {
 		return 0.5
 	}
 	return 1
