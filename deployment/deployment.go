@@ -159,7 +159,7 @@ func (d *Deployment) chooseEngine() (err error) {
 // and reports whether there is one.
 func (d *Deployment) chooseMix() (bool, error) {
 	mix, published := d.Request.Weights, models.PublishedMix(d.Model)
-	if mix == "" && engine.ReadsGGUF(d.Request.Engine) {
+	if mix == "" && (engine.ReadsGGUF(d.Request.Engine) || d.Request.Engine == "" && d.Request.atHome()) {
 		mix = published
 	}
 	if !models.IsMix(mix) {

@@ -93,6 +93,9 @@ func (ans *Answer) whatFits() *unit.Warning {
 	if narrow, said, ok := ans.narrowerWeights(); ok && (!wide || narrow.GPUs() < split.GPUs()) {
 		hints.add("%v", said)
 	}
+	if ans.fitsAtHome() {
+		hints.add("{fit}, a part of it in host memory")
+	}
 	if len(hints.all) == 0 {
 		return new(unit.Warn("fits_nowhere", "no split over nodes of this GPU makes it fit"))
 	}

@@ -29,7 +29,7 @@ func TestWhatFits(t *testing.T) {
 	for _, c := range []struct {
 		model, gpu string
 		batch      int
-	}{{"llama2-70b", "a100", 1}, {"llama2-70b", "h200", 512}, {"deepseek-v3", "h100", 8}, {"mixtral-8x7b", "l4", 4}} {
+	}{{"llama2-70b", "a100", 1}, {"llama2-70b", "h200", 512}, {"deepseek-v3", "h100", 8}, {"mixtral-8x7b", "l4", 4}, {"gpt-oss-120b", "rtx-4090", 1}} {
 		e := estimate(t, c.model, c.gpu, c.batch)
 		hint := e.whatFits()
 		if hint == nil || hint.Code != "fits_with" {
@@ -38,10 +38,23 @@ func TestWhatFits(t *testing.T) {
 		}
 		advised := hint.In(func(key string) string { return "--" + key })
 		for flags := range strings.SplitSeq(advised, ", or with ") {
+			if strings.HasPrefix(flags, "--fit") {
+				mustFitAtHome(t, c.model, c.gpu, c.batch)
+				continue
+			}
 			changed := e.Case
 			apply(t, &changed, flags)
 			mustFit(t, flags, &changed)
 		}
+	}
+}
+
+// mustFitAtHome fails where a part of the model has no room in the memory of the host.
+func mustFitAtHome(t *testing.T, model, gpu string, batch int) {
+	t.Helper()
+	d, err := Within(nil).Resolve(t.Context(), &Request{Model: model, GPU: gpu, Batch: &batch, Fit: true, Calibration: "default"})
+	if err != nil || d.Home == nil {
+		t.Errorf("%s on %s: %v", model, gpu, err)
 	}
 }
 

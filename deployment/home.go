@@ -8,6 +8,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -130,7 +131,7 @@ func (d *Deployment) place() error {
 
 // overflows reports whether llama.cpp would leave a part of the model in host memory though nothing says so, as its own --fit does.
 func (d *Deployment) overflows() bool {
-	if d.Parallel.GPUs() > 1 || !engine.LeavesWeights(d.runs) || d.GPU.Integrated || d.Request.Loaded() {
+	if d.Parallel.GPUs() > d.Parallel.PP || !engine.LeavesWeights(d.runs) || d.GPU.Integrated || d.Request.Loaded() {
 		return false
 	}
 	p, err := analytic.NewPredictor(&d.Case)
@@ -139,6 +140,30 @@ func (d *Deployment) overflows() bool {
 	}
 	m := p.Memory(&d.Workload)
 	return !m.Fits()
+}
+
+// fitsAtHome reports whether the usual host of the GPU has room for what the GPU has none for, where no engine is named.
+func (d *Deployment) fitsAtHome() bool {
+	e, host, base := engine.AtHome(), hardware.UsualHost(d.GPU), d.Case
+	if d.Request.Engine != "" || d.Parallel.GPUs() > 1 || d.GPU.NIC > 0 || d.GPU.Integrated || d.Request.Loaded() {
+		return false
+	}
+	var err error
+	if mix := models.PublishedMix(d.Model); mix != "" && d.Request.Weights == "" {
+		if base.Model, err = d.from.quantize(d.Model, mix); err != nil {
+			return false
+		}
+		stored := models.StoredScheme(base.Model)
+		base.Scheme = stored.For(d.GPU)
+	}
+	if engine.Runs(e, base.Model, d.GPU, &base.Scheme) != nil {
+		return false
+	}
+	if base.Machine, err = d.from.machine(d.Request, d.GPU.On(&host), e); err != nil {
+		return false
+	}
+	placed, err := engine.Best(&base, false)
+	return err == nil && placed != nil
 }
 
 // fitted puts what the GPU has no room for into the memory of its usual host; nothing where that has no room either.
@@ -173,6 +198,9 @@ func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 	}
 	for _, x := range p.Worths(base) {
 		h.Worth = append(h.Worth, RatesOf(x.Name, &x.Estimate, w.Batch))
+	}
+	if d.Parallel.GPUs() > 1 {
+		h.Command += " --split-mode layer"
 	}
 	d.Case, d.Home = p.Case, h
 }

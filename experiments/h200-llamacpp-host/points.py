@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""The points of the second measurement, and their predictions: points.py predict LLMPROF FOLDER, or points.py commands BENCH FILES.
+"""The points of the second measurement: points.py predict LLMPROF FOLDER, points.py commands BENCH FILES, or points.py reduce LINES.
 
-predict writes predictions-SHA256.json, named after its content; commands prints a line of llama-bench for each group of points.
+predict writes predictions-SHA256.json, named after its content; commands prints a line of llama-bench for each group of points; reduce
+makes observations of what llama-bench wrote.
 """
+import csv
 import hashlib
 import itertools
 import json
@@ -73,7 +75,29 @@ def commands(bench, files):
         print(("" if g["graphs"] else "GGML_CUDA_DISABLE_GRAPHS=1 ") + " ".join(map(str, args)))
 
 
-if sys.argv[1] == "predict":
-    predict(*sys.argv[2:])
-else:
-    commands(*sys.argv[2:])
+HEAD = ("source,id,model,gpu,engine,mode,tp,option,expert_skew,host,placement,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,"
+        "value,low,high,device,samples,marks,note")
+
+
+def reduce(path):
+    out = csv.DictWriter(sys.stdout, HEAD.split(","), restval="", lineterminator="\n")
+    out.writeheader()
+    seen = set()
+    for line in map(json.loads, open(path)):
+        model, prompt = pathlib.Path(line["model_filename"]).stem, line["n_prompt"]
+        where = f"--n-cpu-moe {line['n_cpu_moe']}" if model == MOE else f"--ngl {line['n_gpu_layers']}"
+        where += f" --ubatch {line['n_ubatch']} --threads {line['n_threads']}"
+        where += " --mmap" * (line["load_mode"] == "mmap") + " --no-op-offload" * line["no_op_offload"]
+        rate = line["avg_ts"]
+        key = (model, where, prompt)
+        out.writerow({
+            "source": "h200-llamacpp-again", "id": f"{model} {where} {'pp%d' % prompt if prompt else 'tg32'}", "model": model, "gpu": "h200-sxm-141gb",
+            "engine": "llama.cpp", "tp": 1, "option": "no-graphs" if key in seen else "", "expert_skew": "0" if model == MOE else "",
+            "host": "h200-vm", "placement": where, "batch": 1, "prompt_len": prompt or 1, "gen_len": 1 if prompt else 33, "weights": "q4_k_m",
+            "kv": "fp16", "load": "static", "metric": "ttft_s" if prompt else "tpot_s", "value": f"{(prompt or 1) / rate:.6g}",
+            "note": f"{rate:.2f} ± {line['stddev_ts']:.2f} tok/s"})
+        seen.add(key)
+
+
+if __name__ == "__main__":
+    {"predict": predict, "commands": commands, "reduce": reduce}[sys.argv[1]](*sys.argv[2:])
