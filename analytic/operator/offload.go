@@ -155,7 +155,7 @@ func (r *Rank) CachedOnHost(l *models.Layer) bool {
 	return r.Offload != nil && (r.Offload.Cache || r.residence(l) == WholeLayer)
 }
 
-// onHost is what of the weights, and of a sequence of context tokens, lies in the memory of the host.
+// onHost is what of the weights, and of a sequence of context tokens, lies in the memory of the host, which the ranks of TP share.
 func (r *Rank) onHost(context float64) (weights, cache unit.Bytes) {
 	if r.HostEmbedding {
 		_, weights, _ = r.weights()
@@ -192,5 +192,5 @@ func (r *Rank) onHost(context float64) (weights, cache unit.Bytes) {
 		}
 		weights += head
 	}
-	return weights, cache
+	return weights.Times(float64(r.Par.TP)), cache.Times(float64(r.Par.TP))
 }
