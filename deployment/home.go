@@ -199,7 +199,10 @@ func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 	for _, x := range p.Worths(base) {
 		h.Worth = append(h.Worth, RatesOf(x.Name, &x.Estimate, w.Batch))
 	}
-	if d.Parallel.GPUs() > 1 {
+	switch {
+	case d.Parallel.TP > 1:
+		h.Command += " --split-mode row"
+	case d.Parallel.PP > 1:
 		h.Command += " --split-mode layer"
 	}
 	d.Case, d.Home = p.Case, h

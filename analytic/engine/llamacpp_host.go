@@ -143,7 +143,7 @@ func computeOnHost(l *analytic.Lowering, i int) {
 		products = read + (products-read)*again
 	}
 	k.Work.Vector = unit.FLOPs(products * cyclesOf(o) / hostCycles["Q4_K"]) // in weights of Q4_K
-	k.Work = k.Work.Scale(float64(l.Step.Par.TP)) // one host serves all ranks
+	k.Work = k.Work.Scale(float64(l.Step.Par.TP))                           // one host serves all ranks
 }
 
 // cyclesOf is the cycles of a weight in a product of the host, or of a value of the cache in attention.

@@ -154,6 +154,8 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       ${amount("power-limit", "Power limit", "W per GPU", { min: 50, max: 1500, step: 10, fallback: card?.tdp_w ?? "" })}
       ${amount("clock", "Highest clock", "MHz", { min: 210, max: 3000, step: 15, fallback: card ? card.clock_hz / 1e6 : "" })}
       ${amount("price", "Price", "$/h", { min: 0, max: 15, step: 0.05, fallback: card?.price_usd_per_hour ?? "" })}
+      <label class="radio" title=${usage("fit")}><input type="checkbox" id="fit" checked=${f.fit === "true"} onChange=${(e) => flag("fit")(e.target.checked ? "true" : "")} />Leave in host memory what the GPU has no room for</label>
+      ${f.fit === "true" && html`<div class="two">${choose("host", "Host", catalog?.choices.host ?? [], { first: "usual" })}${choose("ram", "Host memory", ["16GB", "32GB", "64GB", "96GB", "128GB", "256GB", "512GB"], { first: "its usual" })}</div>`}
       <label class="radio"><input type="checkbox" id="calibration" checked=${f.calibration === "default"} onChange=${(e) => flag("calibration")(e.target.checked ? "default" : "")} />Ignore what was measured on this GPU</label>
     <//>
     <${Group} title="Targets, at the slow end of the interval">

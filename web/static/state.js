@@ -5,7 +5,7 @@
 export const FLAGS = [
   "model", "gpu", "engine", "tp", "pp", "ep", "moe-tp", "dp", "sp", "micro-batches", "gpus-per-node", "weights", "kv", "act", "expert-skew",
   "batch", "rate", "concurrency", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "chunk", "max-num-batched-tokens",
-  "prefill-replicas", "speculative-tokens", "acceptance", "memory-utilization", "power-limit", "clock", "price", "calibration",
+  "prefill-replicas", "speculative-tokens", "acceptance", "memory-utilization", "power-limit", "clock", "price", "calibration", "fit", "host", "ram",
 ];
 // Flags of a batch, and those of a server under a load.
 const OF_BATCH = ["batch", "chunk", "cached-prefix"];

@@ -116,7 +116,7 @@ export const Verdict = kept(function Verdict(all) {
   const box = useRef();
   useLayoutEffect(() => watch(box.current), []);
   const { error, noState, doc, words, oldWords, flags, under, oldUnder } = all;
-  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = error ? [] : [...(doc?.warnings ?? []), ...(loaded && under?.warning ? [under.warning] : [])];
+  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = error ? [] : [...(now?.home ?? []).map(([name, text]) => `${name}: ${text}`), ...(doc?.warnings ?? []), ...(loaded && under?.warning ? [under.warning] : [])];
   return html`<section id="verdict" ref=${box} class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} all=${all} held=${held} />

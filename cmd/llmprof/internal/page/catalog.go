@@ -93,6 +93,9 @@ func NewCatalog(version string) (*Catalog, error) {
 	for _, key := range []string{"engine", "weights", "kv", "act"} {
 		c.Choices[key] = deployment.Words(key)
 	}
+	for _, h := range hardware.Hosts() {
+		c.Choices["host"] = append(c.Choices["host"], h.Key)
+	}
 	settings.Flags(&deployment.Request{}).VisitAll(func(f *pflag.Flag) {
 		_, usage := pflag.UnquoteUsage(f)
 		c.Flags[f.Name] = flagInfo{f.DefValue, usage}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
@@ -31,6 +32,7 @@ type Words struct {
 	Decode    []OpWords   `json:"decode"`
 	Roofs     []Roof      `json:"roofs"` // roofs of the formats of the GEMMs, the highest first
 	Bandwidth float64     `json:"bandwidth_bytes_per_s"`
+	Home      [][2]string `json:"home"` // what lies in host memory, and what it is worth, by name
 }
 
 // A Roof is the peak of a number format.
@@ -69,6 +71,7 @@ func (e *Estimate) Words() *Words {
 	} {
 		w.Memory = append(w.Memory, [2]string{part.name, e.sized(part.of)})
 	}
+	e.homeLines(func(name string, lines ...string) { w.Home = append(w.Home, [2]string{name, strings.Join(lines, " ")}) })
 	w.Roofs, w.Bandwidth = e.roofs(), float64(e.Machine.GPU.Bandwidth)
 	return w
 }
