@@ -83,7 +83,9 @@ func TestEveryPictureHasTheCaption(t *testing.T) {
 
 // TestLongNamesAreWhole finds every letter of names of any length in the picture.
 func TestLongNamesAreWhole(t *testing.T) {
-	for _, name := range []string{strings.Repeat("abcdefghij", 40), strings.Repeat("a long name ", 40), "tiny", "line\nbreak\x00"} {
+	for _, name := range []string{
+		strings.Repeat("abcdefghij", 40), "line\nbreak\x00", strings.Repeat("a long name ", 40), "tiny",
+	}[:testkit.Cases(2, 4)] {
 		c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
 		model, gpu := *c.Model, *c.Machine.GPU
 		machine := *c.Machine

@@ -49,7 +49,7 @@ func TestIntervalOfOneClient(t *testing.T) {
 func TestLuckCovers(t *testing.T) {
 	for _, like := range []float64{0, 0.8} {
 		random := rand.New(rand.NewPCG(1, 2))
-		const trials = 400
+		trials := testkit.Cases(200, 400)
 		inside := map[float64]int{}
 		for range trials {
 			b := newBatchMeans(&Options{Intervals: true})
@@ -69,7 +69,7 @@ func TestLuckCovers(t *testing.T) {
 			}
 		}
 		for share, n := range inside {
-			if got := float64(n) / trials; got < 0.86 || got > 0.95 {
+			if got := float64(n) / float64(trials); got < 0.86 || got > 0.95 {
 				t.Errorf("values that are alike by %g: the interval of the percentile %g has %.1f %% of the true ones", like, 100*share, 100*got)
 			}
 		}

@@ -129,7 +129,7 @@ func TestSteadyRefusesPreemption(t *testing.T) {
 
 // Where the numbers of sequences that are likely end between the least and the most that fit, some wait all the same.
 func TestFittingBeyondLikelyNumbers(t *testing.T) {
-	for _, tokens := range []int{60000, 20000, 30000, 100000, 200000}[:testkit.Cases(2, 5)] {
+	for _, tokens := range []int{60000, 20000, 30000, 100000, 200000}[:testkit.Cases(1, 5)] {
 		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442},
 			Lengths{Kind: "uniform", Low: 52, High: 857}, 0}
 		all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)

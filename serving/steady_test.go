@@ -76,7 +76,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		name, gpu string
 		tp        int
 	}{{"llama3.1-8b", "h200", 1}, {"llama3.1-8b", "a100", 1}, {"qwen3-30b-a3b", "h200", 1}, {"llama2-70b", "h100", 8}}
-	for i := range testkit.Cases(3, 40) {
+	for i := range testkit.Cases(2, 40) {
 		m := models[random.IntN(len(models))]
 		s := server(t, m.name, m.gpu, m.tp, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0
@@ -126,7 +126,7 @@ func drawLengths(r *rand.Rand, low, high int) Lengths {
 // run in waves.
 func TestSteadyConcurrencyAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 7))
-	for i := range testkit.Cases(12, 30) {
+	for i := range testkit.Cases(5, 30) {
 		s := server(t, "llama3.1-8b", []string{"h200", "a100"}[random.IntN(2)], 1,
 			[]string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0
@@ -177,7 +177,7 @@ func TestSteadyOfMixtures(t *testing.T) {
 		tp          int
 		prompt, gen int
 	}{{"qwen3-30b-a3b", "h200", 2, 2317, 125}, {"qwen3-30b-a3b", "h200", 1, 1024, 128}, {"mixtral-8x7b", "h100", 2, 1500, 200},
-		{"gpt-oss-20b", "h100", 1, 700, 150}} {
+		{"gpt-oss-20b", "h100", 1, 700, 150}}[:testkit.Cases(2, 4)] {
 		s := server(t, x.model, x.gpu, x.tp, "vllm")
 		all, err := s.Steadies(t.Context(), Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)

@@ -191,7 +191,7 @@ func TestTallyParts(t *testing.T) {
 // Loads of 3,000 requests are steady at 20 to 90 % of the capacity without preemption, and are not at 120 and 150 %. Of the
 // lower one with preemption 120 % is too little for 3,000 requests to show it each time.
 func TestSteadyByLoad(t *testing.T) {
-	seeds := testkit.Cases(2, 10)
+	seeds := testkit.Cases(1, 10)
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	prompt, gen := Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "lognormal", Mean: 250, Spread: 0.8}
 	f := s.queue(t, prompt, gen)

@@ -179,7 +179,7 @@ func TestDocumentCommands(t *testing.T) {
 			}
 			script += fmt.Sprintf("exec %s\n", strings.ReplaceAll(line, `"`, "'"))
 		}
-		if script == "" || testkit.Brief() && slices.Contains([]string{"planning.md", "serving.md", "calibration.md"}, filepath.Base(file)) {
+		if script == "" || testkit.Brief() && slices.Contains([]string{"planning.md", "serving.md", "calibration.md", "validation.md"}, filepath.Base(file)) {
 			continue // those take long
 		}
 		name := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".md")+".txtar")
