@@ -89,12 +89,7 @@ func spreads(group []*Aggregate) ([]Spread, error) {
 		{"energy_per_request_j", func(a *Aggregate) *float64 { return a.AIPerf.PerRequest }},
 		{"average_gpu_power_w", func(a *Aggregate) *float64 { return a.AIPerf.AverageGPUPower }},
 	} {
-		var values []float64
-		for _, a := range group {
-			if v := m.of(a); v != nil {
-				values = append(values, *v)
-			}
-		}
+		values := stats.Values(group, func(a **Aggregate) *float64 { return m.of(*a) })
 		if len(values) < len(group) {
 			continue
 		}

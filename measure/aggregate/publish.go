@@ -152,26 +152,16 @@ func pooled(of []*result.Result, pick func(*result.Result) *result.Times) *stats
 	if len(of) == 1 && pick(of[0]) != nil {
 		return &pick(of[0]).Summary
 	}
-	sum, err := stats.Summarize(samples)
-	if err != nil {
-		return nil
-	}
-	return sum
+	return summary(samples)
 }
 
 // meanOver is the mean of a figure over the results that have it.
 func meanOver(of []*result.Result, pick func(*result.Result) *float64) *float64 {
-	sum, n := 0.0, 0
-	for _, r := range of {
-		if v := pick(r); v != nil {
-			sum, n = sum+*v, n+1
-		}
-	}
-	if n == 0 {
+	values := stats.Values(of, func(r **result.Result) *float64 { return pick(*r) })
+	if len(values) == 0 {
 		return nil
 	}
-	sum /= float64(n)
-	return &sum
+	return new(stats.Mean(values))
 }
 
 // bytesOf adds sizes up, nil where none is known.

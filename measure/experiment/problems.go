@@ -50,13 +50,12 @@ func (p *Point) problems() []Problem {
 			found = append(found, Problem{Key: key, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	for key, known := range map[string][]string{
-		"engine": engines(), "dtype": {"bf16", "fp16", "fp32"}, "quantization": {"", "int8", "int4", "fp8"},
-		"attention": {"", "sdpa", "eager", "flash_attention_2"}, "device": {"", "cuda", "cpu"}, "api": {"chat", "completions"},
-	} {
-		v, _ := p.Value(key).(string)
-		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(
-			v, slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })))
+	base := Default()
+	for i, f := range settingFields {
+		words, key := strings.Split(f.Tag.Get("words"), ","), settingKeys[i]
+		if v, _ := p.Value(key).(string); words[0] != "" {
+			hold(slices.Contains(words, v) || v == "" && base.Value(key) == "", key, "%q; %s", v, spelling.Hint(v, words))
+		}
 	}
 	for key := range counts {
 		n, _ := p.Value(key).(int)
@@ -169,7 +168,6 @@ func (p *Point) loadProblems(hold func(bool, string, string, ...any)) {
 	hold(p.Speed == 0 || p.Load != "", "load_speed", "it is of a load")
 	hold(p.LoadUnit == "" || p.Load != "", "load_unit", "it is of a load")
 	hold(p.LoadBlock == 0 || p.Load != "", "load_block", "it is of a load")
-	hold(slices.Contains([]string{"", "s", "ms", "us", "ns"}, p.LoadUnit), "load_unit", "%q: want s, ms, us or ns", p.LoadUnit)
 	hold(p.LoadBlock >= 0, "load_block", "%d: want at least 1", p.LoadBlock)
 	hold(p.Speed >= 0 && p.Speed <= 1e9, "load_speed", "%v: want above 0 and at most 1e9", p.Speed)
 	hold(p.Load == "" || p.Connections != openai.Worker, "connections", "%q: requests of a load have no worker of their own", p.Connections)
@@ -190,9 +188,6 @@ const (
 
 // clientProblems refuses ways to ask a server that there are not.
 func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
-	ways := []string{openai.Pooled, openai.New, openai.Worker}
-	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections,
-		spelling.Hint(p.Connections, ways))
 	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections",
 		"%q: requests that come at a rate have no worker of their own; want %q or %q",
 		p.Connections, openai.Pooled, openai.New)

@@ -74,10 +74,7 @@ func (m *Monitor) Now() ([]result.Condition, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum, err := summarize([]state{*s})
-		if err != nil {
-			return nil, err
-		}
+		sum := summarize([]state{*s})
 		for _, reason := range s.reasons {
 			sum.ThrottledS[reason] = 0
 		}
@@ -131,10 +128,7 @@ func (w *clockWatch) end(context.Context) (*reading, error) {
 
 // condition sums up the states that a GPU was in for so many seconds.
 func condition(of clocked, states []state, held0 map[string]float64, seconds float64) (*result.Condition, error) {
-	c, err := summarize(states)
-	if err != nil {
-		return nil, err
-	}
+	c := summarize(states)
 	c.UUID, c.Seconds = of.id(), new(seconds)
 	throttled(c, of, states, held0)
 	running, err := of.processes()
@@ -145,7 +139,7 @@ func condition(of clocked, states []state, held0 map[string]float64, seconds flo
 }
 
 // summarize gives the distribution of each figure, and the last of those that stand still.
-func summarize(states []state) (*result.Condition, error) {
+func summarize(states []state) *result.Condition {
 	c := &result.Condition{ThrottledS: map[string]float64{}, OtherPIDs: []int{}}
 	for _, g := range []struct {
 		to *(*stats.Summary)
@@ -157,20 +151,7 @@ func summarize(states []state) (*result.Condition, error) {
 		{&c.Utilization, func(s *state) *float64 { return s.busy }},
 		{&c.MemoryUtil, func(s *state) *float64 { return s.memoryBusy }},
 	} {
-		var xs []float64
-		for i := range states {
-			if x := g.of(&states[i]); x != nil {
-				xs = append(xs, *x)
-			}
-		}
-		if len(xs) == 0 {
-			continue
-		}
-		sum, err := stats.Summarize(xs)
-		if err != nil {
-			return nil, err
-		}
-		*g.to = sum
+		*g.to = stats.Of(states, g.of)
 	}
 	for i := range states {
 		s := &states[i]
@@ -179,7 +160,7 @@ func summarize(states []state) (*result.Condition, error) {
 		}
 		c.SMClockMaxHz, c.MemClockMaxHz, c.PowerLimitW, c.PowerLimitDefaultW = s.smMaxHz, s.memoryMaxHz, s.limit, s.limitDefault
 	}
-	return c, nil
+	return c
 }
 
 // throttled fills in for how long clocks were held down: by the GPU's own count
