@@ -92,6 +92,9 @@ func (d *Deployment) inHost() error {
 // place puts a part of the model into the memory of the host, as is asked for, or as llama.cpp does where the GPU has no room.
 func (d *Deployment) place() error {
 	q := d.Request
+	if q.WeightsAway != nil {
+		return d.readFromHost()
+	}
 	if !q.atHome() {
 		if d.overflows() {
 			return d.fitted()
@@ -126,6 +129,23 @@ func (d *Deployment) place() error {
 		return unit.Wrong(err)
 	}
 	d.live(&base, placed)
+	return nil
+}
+
+// readFromHost leaves a part of the weights in host memory, from which the GPU reads it for every step.
+func (d *Deployment) readFromHost() (err error) {
+	gib := *d.Request.WeightsAway
+	switch {
+	case !engine.ReadsHost(d.runs):
+		return unit.Errorf("{cpu_offload_gb}: %s has no such option", d.runs.Profile().Engine())
+	case gib <= 0 || d.GPU.Integrated || d.GPU.PCIe <= 0:
+		return unit.Errorf("{cpu_offload_gb} %g: want more than 0, and a GPU with memory of its own", gib)
+	}
+	if d.Case, err = engine.Offloaded(&d.Case, unit.Bytes(gib*(1<<30))); err != nil {
+		return unit.Wrong(err)
+	}
+	d.known = append(d.known, unit.Warn("weights_read_from_host", "every step reads %.3g GiB of weights over PCIe, with {cpu_offload_gb}: "+
+		"nobody here has measured it", gib))
 	return nil
 }
 

@@ -52,7 +52,12 @@ type Engine struct {
 func (e *Engine) Profile() *analytic.Profile { return &e.profile }
 
 // Lower makes the kernels of a part of a step.
-func (e *Engine) Lower(l *analytic.Lowering) { e.lower(e, l) }
+func (e *Engine) Lower(l *analytic.Lowering) {
+	e.lower(e, l)
+	if off := l.Step.Offload; off != nil && off.Read {
+		readWeights(l)
+	}
+}
 
 // all lists the engines in the order of menus.
 func all() []*Engine {

@@ -84,6 +84,16 @@ func cross(l *analytic.Lowering, i int, times float64) {
 	k.Work, k.Format, k.Graphed = roofline.Work{}, unit.NoFormat, true
 }
 
+// readWeights makes the reads of matrices in pinned host memory by the kernels of the GPU, which wait for them.
+func readWeights(l *analytic.Lowering) {
+	for i := range l.Ops {
+		if o := &l.Ops[i]; o.Host {
+			k := l.Launch(i, roofline.WeightCopy, 1)
+			k.Work, k.Format, k.Graphed = roofline.Work{Weights: o.Work.Weights}, unit.NoFormat, true
+		}
+	}
+}
+
 // copyWeights makes the copies of an operator's matrices, or of its cache. Experts that no token is sent to are left out, so that the
 // host reads the choice of experts back first.
 func copyWeights(l *analytic.Lowering, i int) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -301,6 +302,38 @@ func least(most int, known *Placed, try func(n int) (*Placed, bool, error)) (*Pl
 		}
 	}
 	return known, nil
+}
+
+// ReadsHost reports whether an engine has --cpu-offload-gb: vLLM by its UVAOffloader (vllm/model_executor/offloader/uva.py), by which
+// kernels read weights in pinned host memory, and SGLang, which copies them (sglang/srt/utils/offloader.py).
+func ReadsHost(e analytic.Engine) bool {
+	name := e.Profile().Engine()
+	return name == vllm.profile.Name || name == sglang.profile.Name
+}
+
+// Offloaded is a case with so many bytes of each GPU's weights in host memory, those of the first layers, each of them whole.
+func Offloaded(c *analytic.Case, bytes unit.Bytes) (analytic.Case, error) {
+	placed, layers := *c, c.Model.NumLayers()
+	place := func(n int) (unit.Bytes, error) {
+		placed.Model, placed.Offload = operator.Place(c.Model, func(i int) operator.Residence {
+			if i < n {
+				return operator.WholeLayer
+			}
+			return 0
+		})
+		placed.Offload.Read = true
+		p, err := analytic.NewPredictor(&placed)
+		if err != nil {
+			return 0, err
+		}
+		return p.Memory(&c.Workload).HostWeights, nil
+	}
+	whole, err := place(layers)
+	if err != nil {
+		return placed, err
+	}
+	_, err = place(min(int(math.Ceil(float64(bytes/whole)*float64(layers))), layers))
+	return placed, err
 }
 
 // AtHome is the engine that leaves weights in the memory of the host.

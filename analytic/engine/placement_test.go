@@ -136,6 +136,23 @@ func TestOffloadedPrompts(t *testing.T) {
 	}
 }
 
+// TestOffloaded holds vLLM's --cpu-offload-gb to bytes over PCIe: every step reads the weights that lie on the host, and nothing else changes.
+func TestOffloaded(t *testing.T) {
+	c := onEngine(t, "llama3.1-8b", "vllm", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 16})
+	c.Machine = casetest.Machine(t, "rtx-4090", "vllm")
+	before := predict(t, c)
+	away, err := engine.Offloaded(c, 4<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := predict(t, &away)
+	near(t, "weights on the host", float64(after.Memory.HostWeights), 4<<30, 0.1)
+	near(t, "all weights", float64(after.Memory.HostWeights+after.Memory.Weights), float64(before.Memory.Weights), 1e-9)
+	read := float64(after.Memory.HostWeights) / (0.84 * float64(c.Machine.GPU.PCIe))
+	near(t, "TPOT", float64(after.TPOT.Expected), float64(before.TPOT.Expected)+read, 0.01)
+	near(t, "KV cache", float64(after.Memory.KV), float64(before.Memory.KV), 1e-9)
+}
+
 // TestFit holds the placement that is found to the memory of both sides, and to others.
 func TestFit(t *testing.T) {
 	c := atHome(t, "gpt-oss-120b", "mxfp4_moe", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 2048, GenLen: 128})

@@ -29,6 +29,7 @@ type Offload struct {
 	Pageable bool        // The weights are in memory that is not pinned, as the pages of a file are.
 	Stays    bool        // No weights are copied to the GPU for steps of many tokens.
 	Given    bool        // The case says how experts are chosen.
+	Read     bool        // The GPU reads matrices where they lie, for every step, and has the work and the caches of their layers.
 }
 
 // Place divides the kinds of a model's layers by where their matrices lie, which of tells of each layer from the first to the last.
@@ -102,6 +103,8 @@ func (r *Rank) HostLayers() (n int) {
 // that of gate and up.
 func (s *Step) hosted(o *Op, at Residence, first bool) bool {
 	switch {
+	case s.Offload != nil && s.Offload.Read:
+		return at == WholeLayer && o.Type.Kind() == GEMM
 	case at == WholeLayer, s.Offload != nil && s.Offload.Cache && (o.Type == Attend || o.Type == CacheWrite):
 		return true
 	case o.Type == ExpertProduct && first:
@@ -152,7 +155,7 @@ func (r *Rank) hostWeights(b *models.Block, at Residence) (sum unit.Bytes) {
 
 // CachedOnHost reports whether the KV cache and the states of the layers of a kind lie on the host.
 func (r *Rank) CachedOnHost(l *models.Layer) bool {
-	return r.Offload != nil && (r.Offload.Cache || r.residence(l) == WholeLayer)
+	return r.Offload != nil && (r.Offload.Cache || r.residence(l) == WholeLayer && !r.Offload.Read)
 }
 
 // onHost is what of the weights, and of a sequence of context tokens, lies in the memory of the host, which the ranks of TP share.

@@ -83,7 +83,7 @@ func (q *question) loadFlags(f *pflag.FlagSet) {
 // homeFlags are about the memory of the host, and what lies there.
 var homeFlags = []string{
 	"fit", "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor",
-	"ubatch", "load-mode", "no-op-offload", "no-kv-offload",
+	"ubatch", "load-mode", "no-op-offload", "no-kv-offload", "cpu-offload-gb",
 }
 
 // serverFlags are those of a server that few need.

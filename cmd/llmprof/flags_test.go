@@ -80,6 +80,7 @@ func flagCases() map[string]struct {
 		"load-mode":                  {"--cpu-moe", "--load-mode=mmap", ""},
 		"no-op-offload":              {"--cpu-moe", "--no-op-offload", ""},
 		"no-kv-offload":              {"--engine=llama.cpp", "--no-kv-offload", ""},
+		"cpu-offload-gb":             {"", "--cpu-offload-gb=4", ""},
 		"offline":                    {"", "", ""}, // tested in testdata/script/hub.txtar
 		"format":                     {"", "--format=json", ""},
 		"output":                     {"", "--output=/dev/null", ""},
