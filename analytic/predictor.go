@@ -41,6 +41,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	p.Offload, p.HostEmbedding, p.Encoders, p.Settings = c.Offload, e.HostEmbedding, c.Encoders, c.Settings
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
+	p.Settings.Longest = cmp.Or(c.Workload.Longest, c.Model.MaxContext)
 	if e.Allocate != nil {
 		a := e.Allocate(&p.Rank, g)
 		if e.Eager {

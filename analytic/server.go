@@ -154,6 +154,9 @@ func (p *Predictor) Start(tokens, sequences, longest int) (l operator.Log, known
 	return p.footprint.Start(p.machine.deviceMemory(), tokens, sequences, longest)
 }
 
+// Whole is the tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them.
+func (p *Predictor) Whole() int { return p.footprint.Whole() }
+
 // MostSequences is the most sequences that states have slots for, where the engine keeps them in a pool apart from the KV cache and a
 // step has up to the given number of tokens; 0 where there is no such pool.
 func (p *Predictor) MostSequences(tokens int) int {

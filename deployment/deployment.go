@@ -100,7 +100,7 @@ func (d *Deployment) settle() error {
 func (d *Deployment) size() {
 	q := d.Request
 	d.Workload, d.Parallel = q.Workload(), q.Split()
-	d.Settings = operator.Settings{Sequences: or(q.MaxSeqs, 0), NoPrefixCache: q.NoCache, Drafts: or(q.Drafts, 0),
+	d.Settings = operator.Settings{Sequences: or(q.MaxSeqs, 0), NoPrefixCache: q.NoCache, PrefixCache: q.Cache, Drafts: or(q.Drafts, 0),
 		OwnDrafts: or(q.Drafts, 0) > 0 && q.DraftModel == "" && d.Model.Drafts > 0}
 	if d.Parallel.GPUsPerNode == 0 {
 		d.Parallel.GPUsPerNode, d.node = nodeOf(d.GPU, &d.Parallel)

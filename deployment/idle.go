@@ -36,25 +36,30 @@ func (d *Deployment) unused() error {
 	return nil
 }
 
-// CountsPrefixes is an error where prefix caching is turned off and no memory depends on it, as none but that of recurrent states does.
+// CountsPrefixes is an error where prefix caching is turned on or off and no memory depends on it, as none but that of recurrent states
+// does.
 func (d *Deployment) CountsPrefixes() error {
-	if !d.Request.NoCache {
+	key := d.Request.given("no_prefix_cache", "prefix_cache")
+	switch {
+	case key == "":
 		return nil
+	case d.Request.NoCache && d.Request.Cache:
+		return unit.Errorf("{prefix_cache} and {no_prefix_cache} contradict each other")
 	}
-	without, err := d.Predictor()
+	asked, err := d.Predictor()
 	if err != nil {
 		return err
 	}
-	cached := d.Case
-	cached.Settings.NoPrefixCache = false
-	with, err := analytic.NewPredictor(&cached)
+	byDefault := d.Case
+	byDefault.Settings.NoPrefixCache, byDefault.Settings.PrefixCache = false, false
+	other, err := analytic.NewPredictor(&byDefault)
 	if err != nil {
 		return unit.Wrong(err)
 	}
-	if with.Memory(&d.Workload) != without.Memory(&d.Workload) {
+	if other.Memory(&d.Workload) != asked.Memory(&d.Workload) {
 		return nil
 	}
-	return unit.Errorf("{no_prefix_cache}: no memory of %s depends on it under %s; simulate counts it of a trace whose prompts share prefixes",
+	return unit.Errorf("{"+key+"}: no memory of %s depends on it under %s; simulate counts it of a trace whose prompts share prefixes",
 		d.Model.Name, d.runs.Profile().Name)
 }
 

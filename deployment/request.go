@@ -97,6 +97,7 @@ type Request struct {
 	Streams      *int     `json:"stream_interval" default:"0" help:"<tokens> that are sent to a client at once (default 1)"`
 	HitRate      *float64 `json:"prefix_hit_rate" default:"0" help:"<share> of the prompts' tokens that the prefix cache has"`
 	NoCache      bool     `json:"no_prefix_cache" help:"ignore prefixes that prompts share"`
+	Cache        bool     `json:"prefix_cache" help:"cache prefixes where the engine does not by default: hybrids of vllm before 0.28"`
 	Offload      *float64 `json:"kv_offload" default:"0" help:"<GB> of host memory for each GPU's evicted prefixes"`
 	Drafts       *int     `json:"speculative_tokens" default:"0" help:"<tokens> that are drafted and verified in a decode step"`
 	Acceptance   *float64 `json:"acceptance" default:"0" help:"<probability> that a drafted token is right if those before it are"`
@@ -274,15 +275,16 @@ func (q *Request) given(keys ...string) string {
 	return ""
 }
 
-// server are the keys of the settings of a server.
+// server are the keys of the settings of a server under load. Memory alone depends on some without one too.
 func server() (keys []string) {
 	t, group := reflect.TypeFor[Request](), ""
 	for i := range t.NumField() {
 		if name, ok := t.Field(i).Tag.Lookup("group"); ok {
 			group = name
 		}
-		if group == "Server" {
-			keys = append(keys, t.Field(i).Tag.Get("json"))
+		key := t.Field(i).Tag.Get("json")
+		if group == "Server" && key != "max_num_seqs" && key != "no_prefix_cache" && key != "prefix_cache" {
+			keys = append(keys, key)
 		}
 	}
 	return keys
@@ -292,7 +294,7 @@ func server() (keys []string) {
 func (q *Request) CheckLoad() error {
 	switch {
 	case !q.Loaded():
-		if key := q.given(server()...); key != "" && key != "max_num_seqs" && key != "no_prefix_cache" {
+		if key := q.given(server()...); key != "" {
 			return unit.Errorf("{" + key + "} is of a server under load: give {rate} or {concurrency} too")
 		}
 	case q.Rate != nil && q.Concurrency != nil:

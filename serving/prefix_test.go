@@ -111,6 +111,12 @@ func TestDraftModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	own.Drafter, own.Modules = p, 1
+	target := casetest.Case(t, "glm-4.5-air", "h200", 1, 4)
+	target.Machine = c.Machine
+	target.Settings.Drafts, target.Settings.OwnDrafts = own.Drafts, true
+	if own.Predictor, err = analytic.NewPredictor(target); err != nil {
+		t.Fatal(err)
+	}
 	if own.Tokens() >= free.Tokens() {
 		t.Errorf("a cache of %d tokens with the module, %d without", own.Tokens(), free.Tokens())
 	}

@@ -85,15 +85,9 @@ func (s *Server) room() *room {
 	p, block := s.Predictor, s.Scheduler.Block
 	r := &room{size: block, bytes: p.SequenceBytes}
 	draft := unit.Bytes(0)
-	if d := s.Drafter; d != nil { // its weights and its cache are there too
+	if d := s.Drafter; d != nil && s.Modules == 0 { // The weights and the cache of modules are among the model's.
 		draft, _ = d.Weights()
-		each := 1.0
-		if s.Modules > 0 { // whose weights are among the model's
-			draft, each = 0, float64(s.Modules)
-		}
-		r.bytes = func(context float64) unit.Bytes {
-			return p.SequenceBytes(context) + d.SequenceBytes(context).Times(each)
-		}
+		r.bytes = func(context float64) unit.Bytes { return p.SequenceBytes(context) + d.SequenceBytes(context) }
 	}
 	state := r.bytes(0)
 	r.each = r.bytes(float64(block)) - state

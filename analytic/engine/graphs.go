@@ -67,6 +67,14 @@ func (s sizes) upTo(tokens, most float64) (rows float64, ok bool) {
 	return 0, false
 }
 
+// count is how many sizes there are up to most tokens.
+func (s sizes) count(most float64) (n float64) {
+	for rows := 0.0; rows < most; n++ {
+		rows, _ = s.upTo(rows+1, most)
+	}
+	return n
+}
+
 // lowerServed makes the kernels of a part of a step of a server whose decode steps are CUDA graphs, captured for a list of batch sizes,
 // and marks those that CUDA graphs launch.
 func lowerServed(e *Engine, l *analytic.Lowering) {

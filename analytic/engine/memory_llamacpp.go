@@ -17,7 +17,7 @@ func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	return &operator.Allocation{
 		Outside: operator.Reserve(r.Par, g.System(), 0),
 		Caches: func(pass float64) (all []operator.Pages) {
-			counts, order := layerSpecs(r)
+			counts, order := layerSpecs(r, 0)
 			for _, s := range order {
 				n := float64(counts[s])
 				p := operator.Pages{Each: s.each.Times(ggmlCells * n), Tokens: ggmlCells, Limit: math.Inf(1)}

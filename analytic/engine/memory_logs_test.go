@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/csv"
+	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
@@ -163,17 +165,40 @@ func TestNewestAsLogged(t *testing.T) {
 	}
 }
 
-// Prefixes of hybrids are cached by default since 0.32, for which a request is logged with two states at worst.
+// Prefixes of hybrids are cached by default since 0.28, or where it is asked for. A request is then logged with two states at worst, and
+// with three where prompts write states within a step: those of Mamba 2 since 0.32, and those of gated delta nets by FlashInfer since 0.33.
 func TestStatesOfPrefixes(t *testing.T) {
-	requests := func(release string, without bool) float64 {
+	requests := func(release, gpu string, s operator.Settings) float64 {
 		c := onEngine(t, "qwen3.5-9b", release, analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 128, Longest: 2112})
-		c.Machine = casetest.Machine(t, "h200", release)
-		c.Settings.NoPrefixCache = without
+		c.Machine, c.Settings = casetest.Machine(t, gpu, release), s
 		return predict(t, c).Memory.Logged.Requests
 	}
-	// Four blocks of 528 tokens, and three groups of states.
-	near(t, "requests with two states each", requests("vllm@0.33.0", false), requests("vllm@0.33.0", true)*(4+3)/(4+3*2), 1e-9)
-	near(t, "requests of 0.25.1", requests("vllm@0.25.1", false), requests("vllm@0.25.1", true), 0)
+	for _, x := range []struct {
+		release, gpu string
+		asked        bool
+		states       float64 // of each of three groups, beside four blocks of 528 tokens
+	}{
+		{"vllm@0.25.1", "h200", false, 1}, {"vllm@0.25.1", "h200", true, 2}, {"vllm@0.27.1", "h200", false, 1}, {"vllm@0.28.0", "h200", false, 2},
+		{"vllm@0.33.0", "h200", false, 3}, {"vllm@0.33.0", "a100", false, 2},
+	} {
+		without := requests(x.release, x.gpu, operator.Settings{NoPrefixCache: true})
+		with := requests(x.release, x.gpu, operator.Settings{PrefixCache: x.asked})
+		near(t, fmt.Sprintf("requests of %s on %s, asked for prefixes: %t", x.release, x.gpu, x.asked), with, without*(4+3)/(4+3*x.states), 1e-9)
+	}
+}
+
+// TestDraftsAsLogged holds blocks and requests to what vLLM logged of qwen3.6-27b in INT4 on two RTX 3090 that draft three tokens by the
+// model's own layer and cache prefixes (club-3090#142): 426 blocks of 1600 tokens in 11.05 GiB, and 2.3799 requests of 262,144 tokens.
+// Convolutions keep the inputs of drafts, so that a block has 1600 tokens in place of 1568, and groups have a layer more.
+func TestDraftsAsLogged(t *testing.T) {
+	c := casetest.Case(t, "qwen3.6-27b", "rtx-3090", 1, 2)
+	c.Machine = casetest.Machine(t, "rtx-3090", "vllm@0.21.0")
+	c.Machine.Utilization, c.Scheme = 0.92, casetest.Scheme(t, "awq", c.Machine.GPU)
+	c.Scheme.KV = unit.FP8
+	c.Settings = operator.Settings{Sequences: 2, PrefixCache: true, Drafts: 3, OwnDrafts: true}
+	c.Workload = analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 128, Longest: 262144, Budget: 8192}
+	l := predict(t, c).Memory.Logged
+	near(t, "requests of each block", l.Requests/l.Blocks, 2.3799/426, 1e-4)
 }
 
 // TestExpertsAsLogged holds the weights of gpt-oss-120b to what vLLM logged on an H100 by the kernels of OpenAI (0.14.1, vllm#33155), and

@@ -48,6 +48,9 @@ func sglangAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 		}
 	}
 	cell := sglangCell(r)
+	if d := r.Draft(); d != nil { // Its layers have a pool of as many tokens.
+		cell += sglangCell(d).Times(float64(r.Model.Drafts))
+	}
 	if cell > 0 {
 		a.Caches = func(float64) []operator.Pages { return []operator.Pages{{Each: cell, Tokens: 1, Limit: math.Inf(1)}} }
 	}

@@ -16,30 +16,35 @@ const gib = unit.Bytes(1 << 30)
 // share of all memory, less the weights, less what grew outside of PyTorch's allocator since the process has a context and its
 // communicators, less the peak of a step that it profiles, and less CUDA graphs.
 type vllmMemory struct {
+	whole    bool    // a step has room for a whole prompt of the longest request
+	held     bool    // blocks that PyTorch's allocator keeps for itself count, and communicators
 	dense    bool    // the second model runner runs dense models without states
-	all      bool    // the second model runner runs all models
-	graphs   bool    // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on since 0.21)
-	worst    bool    // the log's tokens are requests of the longest length times that length, since 0.21
+	all      bool    // the second model runner runs all models, and counts its CUDA graphs
+	graphs   bool    // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS)
+	worst    bool    // the log's tokens are requests of the longest length times that length
 	counts   bool    // what PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py)
-	inFlight float64 // steps whose tokens windows hold at worst (max_in_flight_tokens since 0.26)
-	aligned  bool    // prefixes of hybrids are cached by default, for which a request holds two states at worst (MambaSpec)
+	inFlight float64 // steps whose tokens windows hold at worst (max_in_flight_tokens of vllm/config/vllm.py)
+	aligned  bool    // prefixes of hybrids are cached by default (is_prefix_caching_supported of vllm/config/model.py)
+	mamba    bool    // steps of prompts write states of Mamba 2 within them (num_prefill_checkpoint_blocks)
+	delta    bool    // and FlashInfer's those of gated delta nets
 	swizzle  swizzle
 }
 
-// vllmMemoryOf is the memory of a release.
+// vllmMemoryOf is the memory of a release, by the wheels of 0.4.3 to 0.6.4, 0.21, 0.24, and 0.26 to 0.33.
 func vllmMemoryOf(v version) vllmMemory {
-	m := vllmMemory{inFlight: 1, swizzle: swizzle36}
+	m := vllmMemory{inFlight: 1, swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
 	if v.before(version{0, 15, 0}) {
 		m.swizzle = swizzle35
 	}
-	if !v.before(version{0, 21, 0}) {
-		m.graphs, m.worst = true, true
+	since := func(minor int) bool { return !v.before(version{0, minor, 0}) }
+	m.graphs, m.worst = since(21), since(21)
+	m.dense = since(25) // _is_default_v2_model_runner_model of vllm/config/vllm.py
+	if since(26) {
+		m.inFlight = 2
 	}
-	if !v.before(version{0, 25, 0}) {
-		m.dense = true // _is_default_v2_model_runner_model of vllm/config/vllm.py
-	}
-	if !v.before(version{0, 32, 0}) { // Its wheel was read; when the second runner became that of all models was not.
-		m.all, m.counts, m.aligned, m.inFlight, m.swizzle = true, true, true, 2, swizzle38
+	m.counts, m.aligned, m.all = since(27), since(28), since(29)
+	if m.mamba, m.delta = since(32), since(33); m.mamba {
+		m.swizzle = swizzle38
 	}
 	return m
 }
@@ -60,7 +65,8 @@ func (v *vllmMemory) runner2(m *models.Model) bool {
 
 // What vLLM holds outside of PyTorch's allocator, as start-up logs of 0.19 on H100s say: cuBLAS's workspaces and modules alone, and with
 // them NCCL, the buffers of custom all-reduces and symmetric memory (0.24 to 0.26, 2.06 to 2.11 and 2.13 to 2.21 GiB of 1, 2 and 4
-// ranks; Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces.
+// ranks; Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces. Ranks without NVLink have no symmetric memory: 0.20 GiB
+// of 16 RTX 3090 (vllm#14447) and 0.25 of two RTX 4090 (vllm#13061).
 const (
 	vllmAlone    = gib / 4
 	vllmPair     = gib * 2.07
@@ -75,28 +81,29 @@ const (
 // the mean (experiments/h200-pair/memory.txt), twice what they take in the end.
 const vllmGraphMemory, vllmDenseMemory, vllmRunner2Graphs = gib * 0.66, gib * 0.15, gib * 1.11
 
-// graphMemory is what counts for CUDA graphs.
-func (v *vllmMemory) graphMemory(m *models.Model) unit.Bytes {
+// graphMemory is what counts for CUDA graphs. The figures are those of graphs of up to 512 tokens; with fewer sequences there are fewer.
+func (v *vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
+	all := vllmGraphMemory
 	switch {
 	case !v.graphs:
 		return 0
 	case v.all:
-		return vllmRunner2Graphs
-	case v.runner2(m):
-		return vllmDenseMemory
+		all = vllmRunner2Graphs
+	case v.runner2(r.Model):
+		all = vllmDenseMemory
 	}
-	return vllmGraphMemory
+	return all.Times(min(vllmSizes.count(vllmLargest(r))/vllmSizes.count(512), 1))
 }
 
-// outside is what a rank holds outside of PyTorch's allocator. Ranks without NVLink have no symmetric memory. Since 0.32 what communicators
-// take is no part of it: two ranks of 0.33 have 0.02 to 0.19 GiB.
+// outside is what a rank holds outside of PyTorch's allocator. Since 0.29 what communicators take is no part of it: two ranks of 0.33 have
+// 0.02 to 0.19 GiB.
 func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 	b := vllmAlone
 	ranks := max(r.Par.TP, r.Par.ExpertRanks())
 	switch {
-	case v.all:
-	case ranks > 1 && g.Joined() <= 1:
+	case v.held && ranks > 1:
 		b += operator.NCCL
+	case v.all || ranks > 1 && g.Joined() <= 1:
 	case ranks == 2:
 		b = vllmPair
 	case ranks > 2:
@@ -110,6 +117,9 @@ func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 // peak is the peak of the profiled step: of the model's pass, or of sampling a token of every sequence, for which the hidden states
 // and their copy stay alive. Vocabularies are not divided by TP, since every rank gathers the scores.
 func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequences float64) unit.Bytes {
+	if v.held {
+		return heldByPass(r, g)
+	}
 	pass := operator.NewFootprint(r, 0)
 	each := v.sampled(r.Model)
 	return func(tokens, sequences float64) unit.Bytes {
@@ -138,8 +148,10 @@ func (v *vllmMemory) sampled(m *models.Model) float64 {
 	if v.runner2(m) {
 		return 2 + 4
 	}
-	return 2 + 4 + 4 + 4
+	return firstRunnerScores
 }
+
+const firstRunnerScores = 2 + 4 + 4 + 4
 
 // workspaces are the two buffers of vLLM's kernels of experts, which stay alive (workspace_shapes of fused_moe.py): the
 // outputs of the first product, and the larger of those of the activation and of the second. OpenAI's Triton kernels have none.
@@ -174,29 +186,47 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 
 // allocation is how the release shares out the memory of a rank.
 func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
-	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Graphs: v.graphMemory(r.Model),
+	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Graphs: v.graphMemory(r),
 		Sequences: cmp.Or(r.Settings.Sequences, vllmScheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
 	if swizzled(r, g) {
 		a.Loaded += v.swizzle.more(r)
 	}
+	if v.whole {
+		a.Whole = max(r.Settings.Longest, leastWhole)
+	}
 	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.inFlight*budget) }
 	a.Log = func(cache unit.Bytes, longest, budget float64) operator.Log {
-		return v.log(a.Caches(budget), cache, longest, v.aligned && !r.Settings.NoPrefixCache)
+		return v.log(a.Caches(budget), cache, longest, v.beside(r, g))
 	}
 	return a
 }
 
+// beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes).
+func (v *vllmMemory) beside(r *operator.Rank, g *hardware.GPU) float64 {
+	if r.Settings.NoPrefixCache || !v.aligned && !r.Settings.PrefixCache {
+		return 0
+	}
+	if r.Model.Any(func(b *models.Block) bool {
+		return b.Scan != nil && (v.mamba && b.Scan.Kind == models.Mamba2 ||
+			v.delta && b.Scan.DeltaPerHead() && (hopper(g) || dataCentreBlackwell(g)))
+	}) {
+		return 2
+	}
+	return 1
+}
+
 // log is the line "GPU KV cache size: N tokens, Maximum concurrency for L tokens per request: X" (update_kv_cache_capacity and
 // _report_kv_cache_config of vllm/v1/core/kv_cache_utils.py). All groups draw their blocks from one pool.
-func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest float64, aligned bool) (l operator.Log) {
+// A request has so many states besides those of its groups.
+func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest, beside float64) (l operator.Log) {
 	if len(groups) == 0 {
 		return l
 	}
 	blocks, least, held := math.Floor(float64(cache/groups[0].Each)), math.Inf(1), 0.0
 	for i := range groups {
 		p := &groups[i]
-		if held += p.Count(longest); p.State && aligned {
-			held++
+		if held += p.Count(longest); p.State {
+			held += beside
 		}
 		least = min(least, p.Tokens)
 	}

@@ -21,7 +21,7 @@ const vllmBlock, vllmLatentBlock = 16, 64
 // so many tokens in flight. Layers of one kind are one group. Else all groups have as many layers as the rarest kind has, with layers
 // that pad the last of a kind, and all share one page.
 func vllmPages(r *operator.Rank, inFlight float64) []operator.Pages {
-	counts, order := layerSpecs(r)
+	counts, order := vllmSpecs(r)
 	if len(order) == 0 {
 		return nil
 	}
@@ -55,8 +55,27 @@ func vllmPages(r *operator.Rank, inFlight float64) []operator.Pages {
 	return all
 }
 
-// layerSpecs counts the layers of a rank by what their caches are like, in the order of the model.
-func layerSpecs(r *operator.Rank) (counts map[spec]int, order []spec) {
+// vllmSpecs are layerSpecs with the model's own draft layers. Convolutions keep the inputs of drafted tokens too
+// (gated_delta_net_state_shape of vllm/model_executor/layers/mamba/mamba_utils.py).
+func vllmSpecs(r *operator.Rank) (counts map[spec]int, order []spec) {
+	counts, order = layerSpecs(r, r.Settings.Drafts)
+	d := r.Draft()
+	if d == nil {
+		return counts, order
+	}
+	own, kinds := layerSpecs(d, r.Settings.Drafts)
+	for _, s := range kinds {
+		if counts[s] == 0 {
+			order = append(order, s)
+		}
+		counts[s] += own[s] * r.Model.Drafts
+	}
+	return counts, order
+}
+
+// layerSpecs counts the layers of a rank by what their caches are like, in the order of the model. Convolutions keep the inputs of so many
+// drafted tokens.
+func layerSpecs(r *operator.Rank, drafted int) (counts map[spec]int, order []spec) {
 	counts = map[spec]int{}
 	share := r.Par.StageShare(r.Model.NumLayers())
 	for l, b := range r.Model.Blocks() {
@@ -67,7 +86,7 @@ func layerSpecs(r *operator.Rank) (counts map[spec]int, order []spec) {
 		case b.Attention != nil && !b.Attention.Shared:
 			s = spec{window: b.Attention.Window, each: r.CachedBytes(b.Attention, r.Scheme.KV)}
 		case b.Scan != nil:
-			s = spec{each: r.ScanState(b.Scan), state: true}
+			s = spec{each: r.ScanState(b.Scan) + r.Drafted(b.Scan, drafted), state: true}
 		default:
 			continue
 		}

@@ -59,6 +59,7 @@ func TestPairAsLogged(t *testing.T) {
 		c := casetest.Case(t, x.model, "h200", 1, 2)
 		c.Machine = casetest.Machine(t, "h200", x.engine)
 		c.Workload = analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 65, Longest: c.Model.MaxContext}
+		c.Settings.NoPrefixCache = true
 		m := predict(t, c).Memory
 		name := fmt.Sprintf("%s on %s", x.model, x.engine)
 		near(t, "KV tokens of "+name, m.Logged.Tokens, x.tokens, 0.015)

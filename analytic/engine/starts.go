@@ -138,9 +138,13 @@ func Starts(c *analytic.Case, m *analytic.Memory) (all []unit.Warning) {
 	budget := cmp.Or(c.Workload.Budget, rules.Budget)
 	sequences := min(cmp.Or(c.Settings.Sequences, rules.MaxSeqs), budget)
 	longest := cmp.Or(c.Workload.Longest, c.Model.MaxContext, c.Workload.Context())
+	if given := c.Workload.Budget; p.Whole() > 0 && given > 0 && given < longest {
+		all = append(all, unit.Warn("start_refused", "vllm stops at start-up where --max-num-batched-tokens is below --max-model-len, since it "+
+			"does not cut prompts: give {max_model_len} %d", given))
+	}
 	cache, known := p.Start(budget, sequences, longest)
 	if !known {
-		return nil
+		return all
 	}
 	if most := int(cache.Blocks); scans(c.Model) && !e.profile.Eager && most < sequences {
 		all = append(all, unit.Warn("start_refused", "vllm stops at start-up where --max-num-seqs is above the %d blocks of states, and it is "+

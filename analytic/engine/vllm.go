@@ -192,13 +192,23 @@ func taking(share float64) func(unit.Bytes) float64 { return func(unit.Bytes) fl
 // ("What's the ROI? Getting the Most Out of LLM Inference", 2024).
 const older = 0.8
 
-// vllmGraphs gives the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise: of up to 512
-// tokens, and of gpt-oss 1024 (GptOssForCausalLMConfig in vllm/model_executor/models/config.py).
+// vllmGraphs gives the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise.
 func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
-	if l.Step.Model.Family == "gpt_oss" {
-		return vllmSizes.upTo(tokens, 1024)
+	return vllmSizes.upTo(tokens, vllmLargest(&l.Step.Rank))
+}
+
+// vllmLargest is the most tokens of a CUDA graph: 512, and of gpt-oss 1024 (GptOssForCausalLMConfig in
+// vllm/model_executor/models/config.py), but no more than two decode steps of all sequences have (_set_cudagraph_sizes of
+// vllm/config/vllm.py).
+func vllmLargest(r *operator.Rank) float64 {
+	largest := 512.0
+	if r.Model.Family == "gpt_oss" {
+		largest = 1024
 	}
-	return vllmSizes.upTo(tokens, 512)
+	if n := r.Settings.Sequences; n > 0 {
+		largest = min(largest, float64(2*n*(1+r.Settings.Drafts)))
+	}
+	return largest
 }
 
 // vllmSizes are 1, 2 and 4 tokens, multiples of 8 up to 256 and multiples of 16 beyond.
@@ -207,9 +217,16 @@ var vllmSizes = sizes{{2, 1}, {4, 4}, {256, 8}, {math.Inf(1), 16}}
 // vllmCaptures sets --max-cudagraph-capture-size, of prompts and decode steps alike, or --enforce-eager.
 func vllmCaptures(e *Engine, tokens float64) {
 	e.decodes, e.prompts = nil, nil
-	if tokens > 0 {
-		e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, tokens) }
-		e.prompts = e.decodes
+	if tokens == 0 {
+		return
+	}
+	e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, tokens) }
+	e.prompts = e.decodes
+	byDefault := e.profile.Allocate
+	e.profile.Allocate = func(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
+		a := byDefault(r, g)
+		a.Graphs = a.Graphs.Times(vllmSizes.count(tokens) / vllmSizes.count(vllmLargest(r)))
+		return a
 	}
 }
 

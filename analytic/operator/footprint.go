@@ -53,15 +53,25 @@ func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
 // drafts is the memory of the model's own draft layers where they are loaded: engines leave them out unless they draft, and share the
 // embedding and the head with them (load_weights of vLLM's models, set_embed_and_head of SGLang's speculative workers).
 func (r *Rank) drafts() unit.Bytes {
-	if !r.Settings.OwnDrafts {
+	d := r.Draft()
+	if d == nil {
 		return 0
+	}
+	layers, _, _ := d.weights()
+	return layers.Times(float64(r.Model.Drafts))
+}
+
+// Draft is the rank's part of one of the model's own draft layers; nil where they are not loaded.
+func (r *Rank) Draft() *Rank {
+	if !r.Settings.OwnDrafts {
+		return nil
 	}
 	own := *r
+	own.Offload = nil
 	if own.Model = r.Model.DraftModule(); own.Model == nil {
-		return 0
+		return nil
 	}
-	layers, _, _ := own.weights()
-	return layers.Times(float64(r.Model.Drafts))
+	return &own
 }
 
 // Allocate makes the footprint that of an engine with an allocation of its own. Budget is the most tokens of its steps.
@@ -132,6 +142,11 @@ func (r *Rank) caches(share float64) (all []Pages) {
 		}
 		add(window, each.Times(layers))
 	}
+	if d := r.Draft(); d != nil {
+		for _, p := range d.caches(1) {
+			add(p.Limit, p.Each.Times(float64(r.Model.Drafts)))
+		}
+	}
 	slices.SortFunc(all, func(a, b Pages) int { return cmp.Compare(a.Limit, b.Limit) })
 	return all
 }
@@ -185,6 +200,7 @@ type Allocation struct {
 	Outside   unit.Bytes // memory outside of the framework's allocator; 0 for the reserve that the footprint has
 	Graphs    unit.Bytes // CUDA graphs, where the engine captures them
 	Sequences int        // most sequences that the engine profiles a step for; 0 where it profiles none
+	Whole     int        // tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them
 
 	// Peak is the peak of the activations of the step that the engine profiles before it makes its cache, whatever the workload; nil
 	// where the engine profiles none.

@@ -118,7 +118,9 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 // a prefill is filled with pieces of prompts, and any of its sequences may end its prompt in it, with the scores of the last position.
 func (f *Footprint) peaks(w *Workload, budget int) (prefilling, decoding func(batch float64) unit.Bytes) {
 	if peak := f.alloc.Peak; peak != nil {
-		budget := w.budget(budget)
+		if budget = w.budget(budget); f.alloc.Whole > 0 {
+			budget = max(w.Budget, f.alloc.Whole)
+		}
 		profiled := peak(float64(budget), float64(min(f.alloc.Sequences, budget)))
 		always := func(float64) unit.Bytes { return profiled }
 		return always, always
@@ -145,6 +147,7 @@ func most(spare func(float64) unit.Bytes) int {
 func (f *Footprint) ForCache(device DeviceMemory, tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
 	if peak := f.alloc.Peak; peak != nil { // by the default of sequences, so that more of them never leave less
+		tokens = max(tokens, f.alloc.Whole)
 		activations = peak(float64(tokens), float64(min(f.alloc.Sequences, tokens)))
 	}
 	return f.alloc.States.cache(f.left(device, activations))
@@ -158,6 +161,9 @@ func (f *Footprint) Start(device DeviceMemory, tokens, sequences, longest int) (
 	}
 	return f.alloc.Log(max(f.ForCache(device, tokens, sequences), 0), float64(longest), float64(tokens)), true
 }
+
+// Whole is the tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them.
+func (f *Footprint) Whole() int { return f.alloc.Whole }
 
 // MostSequences is the most sequences that a pool of states has slots for, where a step has up to the given number of tokens; 0 where
 // states have no pool.

@@ -30,8 +30,10 @@ type Rank struct {
 type Settings struct {
 	Sequences     int  // most sequences that run at once; 0 for the engine's default
 	NoPrefixCache bool // prefix caching is off
+	PrefixCache   bool // prefix caching is on where the engine leaves it off by default
 	Drafts        int  // tokens that are drafted and verified with each token
 	OwnDrafts     bool // The model's own draft (MTP) layers draft them, so that they are loaded.
+	Longest       int  // longest request that it takes; 0 for the model's longest
 }
 
 // A Padding is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
@@ -106,11 +108,21 @@ func (r *Rank) ScanState(c *models.Scan) unit.Bytes {
 
 // Remembered is the memory of the inputs that the convolution of one sequence keeps on a rank.
 func (r *Rank) Remembered(c *models.Scan) unit.Bytes {
+	return r.inputs(c.ConvElements(r.Scheme.Newest))
+}
+
+// Drafted is the memory of the inputs of so many drafted tokens, where the convolution keeps those too.
+func (r *Rank) Drafted(c *models.Scan, tokens int) unit.Bytes {
+	return r.inputs(int64(c.Conv) * int64(tokens))
+}
+
+// inputs is the memory of n inputs of a convolution, which the ranks share.
+func (r *Rank) inputs(n int64) unit.Bytes {
 	f := r.Scheme.Conv
 	if f == unit.NoFormat {
 		f = r.Scheme.Stream()
 	}
-	return f.Bytes(float64(c.ConvElements(r.Scheme.Newest)) / float64(r.Par.TP))
+	return f.Bytes(float64(n) / float64(r.Par.TP))
 }
 
 // Windows are the sliding windows of the model's layers. A step of sequences with contexts on both

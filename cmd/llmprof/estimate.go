@@ -89,7 +89,7 @@ var homeFlags = []string{
 // serverFlags are those of a server that few need.
 var serverFlags = []string{
 	"max-num-seqs", "scheduler-recv-interval", "stream-interval", "block-size", "kv-cache-tokens", "watermark", "preemption",
-	"no-async-scheduling", "no-prefix-cache", "kv-offload", "draft-model",
+	"no-async-scheduling", "no-prefix-cache", "prefix-cache", "kv-offload", "draft-model",
 	"routing", "prefill-replicas", "kv-link",
 }
 

@@ -51,6 +51,7 @@ func flagCases() map[string]struct {
 		"max-cudagraph-capture-size": {"", "--max-cudagraph-capture-size=2", ""},
 		"max-num-seqs":               {"", "--max-num-seqs=16", ""},
 		"no-prefix-cache":            {"--model=qwen3.5-9b --engine=sglang", "--no-prefix-cache", "no memory of qwen3-30b-a3b depends on it"},
+		"prefix-cache":               {"--model=qwen3.5-9b --engine=vllm", "--prefix-cache", "no memory of qwen3-30b-a3b depends on it"},
 		"max-num-batched-tokens":     {"--batch=64", "--max-num-batched-tokens=512", ""},
 		"memory-utilization":         {"", "--memory-utilization=0.8", ""},
 		"max-model-len":              {"--engine=vllm", "--max-model-len=8192", ""},
