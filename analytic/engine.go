@@ -41,6 +41,7 @@ type Profile struct {
 	Graph bool   // a decode step is one CUDA graph, whose launches take the host no time
 	// State is the format of recurrent states where the model's config names none, NoFormat for that of the residual stream; nil for that.
 	State func(*models.Model) unit.Format
+	Cache unit.Format // format of a KV cache, whatever that of the residual stream; NoFormat for that
 	Conv  unit.Format // format of the inputs that convolutions remember; NoFormat for that of the residual stream
 	// The table of the input embedding lies in the memory of the host, which looks tokens up.
 	HostEmbedding bool

@@ -145,6 +145,9 @@ func (d *Deployment) chooseEngine() (err error) {
 		}
 		d.EngineReason = ""
 	}
+	if c := d.runs.Profile().Cache; c != unit.NoFormat && d.Request.KV == unit.NoFormat && d.Scheme.KV == unit.FP32 {
+		d.Scheme.KV = c // that of weights in 16 bits has 16 bits too
+	}
 	if err := engine.Runs(d.runs, d.Model, d.GPU, &d.Scheme); err != nil {
 		return err
 	}

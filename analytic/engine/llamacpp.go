@@ -34,7 +34,7 @@ var llamaCPP = Engine{
 			"here has measured; choosing a token on the host is not in it",
 		Constants: ggmlConstants, Operators: ggmlOperators, Graph: true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
 		Budget: llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
-		Allocate: ggmlAllocation, HostEmbedding: true,
+		Allocate: ggmlAllocation, HostEmbedding: true, Cache: unit.FP16, // --cache-type-k and --cache-type-v
 		State: statesIn(unit.FP32), Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 		Support: analytic.Support{
 			Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,

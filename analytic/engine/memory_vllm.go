@@ -121,7 +121,7 @@ func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequen
 		return heldByPass(r, g)
 	}
 	pass := operator.NewFootprint(r, 0)
-	each := v.sampled(r.Model)
+	each, image := v.sampled(r.Model), largestImage(r.Model)
 	return func(tokens, sequences float64) unit.Bytes {
 		stream := r.Bytes(tokens * float64(r.Model.Hidden))
 		vocab := float64(r.Model.Head.Out)
@@ -129,7 +129,8 @@ func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequen
 		if !v.runner2(r.Model) {
 			sampling += unit.FP32.Bytes(float64(g.SMs) * vocab) // the buffer of the kernel of top-k and top-p (topk_topp_triton.py)
 		}
-		peak := max(pass.Activations(tokens, 0)+stream, sampling+workspaces(r, g, tokens)) + images(r, tokens)
+		peak := max(pass.Activations(tokens, 0)+stream, sampling+workspaces(r, g, tokens), encoding(r, &image, tokens))
+		peak += images(r, max(tokens, float64(image.Tokens)))
 		if v.counts {
 			peak += unit.Bytes(sequences * vocab * vllmPenalties)
 		}
@@ -182,6 +183,31 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 		return 0
 	}
 	return r.Bytes(tokens * (28*28*3 + float64(r.Model.Hidden)))
+}
+
+// largestImage is the largest image that the processor of a model makes; nothing where its towers are not loaded.
+func largestImage(m *models.Model) models.Media {
+	const side = 1 << 15 // pixels, more than any processor leaves
+	if m.Towers == 0 {
+		return models.Media{}
+	}
+	image, err := m.Image(side, side)
+	if err != nil { // It has no images, or their rule is not known.
+		return models.Media{}
+	}
+	return image
+}
+
+// encoding is what a vision tower has alive at most in the profiled step: four streams, of positions, of the residual and of both sides of
+// a norm, and a perceptron's first product and its activation, each four times as wide, which ranks share. It reads as many images as a step
+// has tokens for, and one at least (MultiModalBudget of vllm/multimodal/encoder_budget.py).
+func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes {
+	if image.Tokens == 0 {
+		return 0
+	}
+	const streams, perceptron = 4, 2 * 4
+	rows := image.Rows * max(tokens/float64(image.Tokens), 1)
+	return r.Bytes(rows * float64(image.Width) * (streams + perceptron/float64(r.Par.TP)))
 }
 
 // allocation is how the release shares out the memory of a rank.
