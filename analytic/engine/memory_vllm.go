@@ -81,7 +81,8 @@ const (
 // the mean (experiments/h200-pair/memory.txt), twice what they take in the end.
 const vllmGraphMemory, vllmDenseMemory, vllmRunner2Graphs = gib * 0.66, gib * 0.15, gib * 1.11
 
-// graphMemory is what counts for CUDA graphs. The figures are those of graphs of up to 512 tokens; with fewer sequences there are fewer.
+// graphMemory is what counts for CUDA graphs. The figures are those of graphs of up to 512 tokens; with fewer sequences there are fewer: 0.13
+// GiB of 5 sizes, and 0.17 of 7 (club-3090#104, #127).
 func (v *vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
 	all := vllmGraphMemory
 	switch {
@@ -92,7 +93,7 @@ func (v *vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
 	case v.runner2(r.Model):
 		all = vllmDenseMemory
 	}
-	return all.Times(min(vllmSizes.count(vllmLargest(r))/vllmSizes.count(512), 1))
+	return all.Times(min(vllmSizes.count(vllmLargest(r))/vllmSizes.count(vllmUsual), 1))
 }
 
 // outside is what a rank holds outside of PyTorch's allocator. Since 0.29 what communicators take is no part of it: two ranks of 0.33 have
@@ -187,7 +188,7 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 
 // largestImage is the largest image that the processor of a model makes; nothing where its towers are not loaded.
 func largestImage(m *models.Model) models.Media {
-	const side = 1 << 15 // pixels, more than any processor leaves
+	const side = 1 << 13 // pixels, more than any processor leaves
 	if m.Towers == 0 {
 		return models.Media{}
 	}

@@ -197,11 +197,13 @@ func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
 	return vllmSizes.upTo(tokens, vllmLargest(&l.Step.Rank))
 }
 
+const vllmUsual = 512
+
 // vllmLargest is the most tokens of a CUDA graph: 512, and of gpt-oss 1024 (GptOssForCausalLMConfig in
 // vllm/model_executor/models/config.py), but no more than two decode steps of all sequences have (_set_cudagraph_sizes of
 // vllm/config/vllm.py).
 func vllmLargest(r *operator.Rank) float64 {
-	largest := 512.0
+	largest := float64(vllmUsual)
 	if r.Model.Family == "gpt_oss" {
 		largest = 1024
 	}
@@ -225,7 +227,7 @@ func vllmCaptures(e *Engine, tokens float64) {
 	byDefault := e.profile.Allocate
 	e.profile.Allocate = func(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 		a := byDefault(r, g)
-		a.Graphs = a.Graphs.Times(vllmSizes.count(tokens) / vllmSizes.count(vllmLargest(r)))
+		a.Graphs = a.Graphs.Times(vllmSizes.count(tokens) / vllmSizes.count(min(vllmLargest(r), vllmUsual)))
 		return a
 	}
 }
