@@ -16,33 +16,30 @@ const gib = unit.Bytes(1 << 30)
 // share of all memory, less the weights, less what grew outside of PyTorch's allocator since the process has a context and its
 // communicators, less the peak of a step that it profiles, and less CUDA graphs.
 type vllmMemory struct {
-	whole    bool    // a step has room for a whole prompt of the longest request
-	held     bool    // blocks that PyTorch's allocator keeps for itself count, and communicators
-	dense    bool    // the second model runner runs dense models without states
-	all      bool    // the second model runner runs all models, and counts its CUDA graphs
-	graphs   bool    // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS)
-	worst    bool    // the log's tokens are requests of the longest length times that length
-	counts   bool    // what PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py)
-	inFlight float64 // steps whose tokens windows hold at worst (max_in_flight_tokens of vllm/config/vllm.py)
-	aligned  bool    // prefixes of hybrids are cached by default (is_prefix_caching_supported of vllm/config/model.py)
-	mamba    bool    // steps of prompts write states of Mamba 2 within them (num_prefill_checkpoint_blocks)
-	delta    bool    // and FlashInfer's those of gated delta nets
+	whole    bool // a step has room for a whole prompt of the longest request
+	held     bool // blocks that PyTorch's allocator keeps for itself count, and communicators
+	dense    bool // the second model runner runs dense models without states
+	all      bool // the second model runner runs all models, and counts its CUDA graphs
+	graphs   bool // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS)
+	worst    bool // the log's tokens are requests of the longest length times that length
+	counts   bool // what PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py)
+	inFlight bool // windows hold the tokens of all steps in flight at worst (max_in_flight_tokens of vllm/config/vllm.py)
+	aligned  bool // prefixes of hybrids are cached by default (is_prefix_caching_supported of vllm/config/model.py)
+	mamba    bool // steps of prompts write states of Mamba 2 within them (num_prefill_checkpoint_blocks)
+	delta    bool // and FlashInfer's those of gated delta nets
 	swizzle  swizzle
 }
 
 // vllmMemoryOf is the memory of a release, by the wheels of 0.4.3 to 0.6.4, 0.21, 0.24, and 0.26 to 0.33.
 func vllmMemoryOf(v version) vllmMemory {
-	m := vllmMemory{inFlight: 1, swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
+	m := vllmMemory{swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
 	if v.before(version{0, 15, 0}) {
 		m.swizzle = swizzle35
 	}
 	since := func(minor int) bool { return !v.before(version{0, minor, 0}) }
 	m.graphs, m.worst = since(21), since(21)
 	m.dense = since(25) // _is_default_v2_model_runner_model of vllm/config/vllm.py
-	if since(26) {
-		m.inFlight = 2
-	}
-	m.counts, m.aligned, m.all = since(27), since(28), since(29)
+	m.inFlight, m.counts, m.aligned, m.all = since(26), since(27), since(28), since(29)
 	if m.mamba, m.delta = since(32), since(33); m.mamba {
 		m.swizzle = swizzle38
 	}
@@ -221,11 +218,25 @@ func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.All
 	if v.whole {
 		a.Whole = max(r.Settings.Longest, leastWhole)
 	}
-	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.inFlight*budget) }
+	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.steps(r)*budget) }
 	a.Log = func(cache unit.Bytes, longest, budget float64) operator.Log {
 		return v.log(a.Caches(budget), cache, longest, v.beside(r, g))
 	}
 	return a
+}
+
+// steps is how many steps are in flight: two, and with PP one of each stage and in the second runner another (max_concurrent_batches).
+func (v *vllmMemory) steps(r *operator.Rank) float64 {
+	switch stages := float64(r.Par.PP); {
+	case !v.inFlight:
+		return 1
+	case stages == 1:
+		return 2
+	case v.runner2(r.Model):
+		return stages + 1
+	default:
+		return stages
+	}
 }
 
 // beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes).
