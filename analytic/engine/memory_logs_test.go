@@ -202,17 +202,20 @@ func TestDraftsAsLogged(t *testing.T) {
 }
 
 // TestExpertsAsLogged holds the weights of gpt-oss-120b to what vLLM logged on an H100 by the kernels of OpenAI (0.14.1, vllm#33155), and
-// on A100 by Marlin, one of them and four.
+// on A100 by Marlin, one of them and four; and those of DeepSeek-V4-Flash to eight H100 (vllm#41027).
 func TestExpertsAsLogged(t *testing.T) {
 	for _, x := range []struct {
-		gpu, release string
-		tp           int
-		weights      float64
-	}{{"h100", "vllm@0.14.1", 1, 64.38}, {"a100", "vllm@0.10.1", 1, 65.90}, {"a100", "vllm@0.10.1", 4, 17.222}} {
-		c := casetest.Case(t, "gpt-oss-120b", x.gpu, 1, x.tp)
+		model, gpu, release string
+		tp                  int
+		weights             float64
+	}{
+		{"gpt-oss-120b", "h100", "vllm@0.14.1", 1, 64.38}, {"gpt-oss-120b", "a100", "vllm@0.10.1", 1, 65.90},
+		{"gpt-oss-120b", "a100", "vllm@0.10.1", 4, 17.222}, {"deepseek-v4-flash", "h100", "vllm@0.20.0", 8, 20.06},
+	} {
+		c := casetest.Case(t, x.model, x.gpu, 1, x.tp)
 		c.Machine = casetest.Machine(t, x.gpu, x.release)
 		c.Scheme = models.StoredScheme(c.Model)
-		near(t, "weights of gpt-oss-120b on "+x.gpu, float64(predict(t, c).Memory.Weights)/gib, x.weights, 0.003)
+		near(t, "weights of "+x.model+" on "+x.gpu, float64(predict(t, c).Memory.Weights)/gib, x.weights, 0.003)
 	}
 }
 
