@@ -119,6 +119,7 @@ func TestCustomResources(t *testing.T) {
 			var g graphed
 			l := named(t, all, "dynamo")
 			kube.Decode(t, l.Text, &g)
+			kube.CheckPublished(t, l.Text, "nvidia.com_dynamographdeployments.yaml")
 			var sum int64
 			for _, s := range g.Spec.Services {
 				n, _ := strconv.ParseInt(s.Resources.Limits.GPU, 10, 64)

@@ -152,4 +152,5 @@ def main(version, folder, *systems):
     here.unlink()
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -109,10 +109,10 @@ func (a *app) runLiveServer(ctx context.Context, v *comparison) error {
 	page.Served, err = live.MeasureServer(ctx, live.ServerOptions{
 		Server: server, Point: point, Measure: lab.Measure, Time: time.Duration(float64(cmp.Or(s.seconds, 120)) * float64(time.Second)),
 	}, liveReporter{&notifier{app: a}})
-	if err != nil {
+	if len(page.Served.Loads) == 0 {
 		return err
 	}
-	return v.output.write(a, forms{page: page.Page, table: page.Table, data: func() any { return page.Document() }})
+	return errors.Join(err, v.output.write(a, forms{page: page.Page, table: page.Table, data: func() any { return page.Document() }}))
 }
 
 // serverRequest is what a server is predicted as: what it says, then what flags say. What neither says and has no default is asked for at

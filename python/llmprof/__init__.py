@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -72,8 +73,8 @@ def validate(*files: str | os.PathLike[str], **settings: Unpack[ValidateSettings
 def program() -> str:
     """Where the program is: beside the scripts of this Python, or on the path."""
     name = "llmprof" + (sysconfig.get_config_var("EXE") or "")
-    schemes = (None, sysconfig.get_preferred_scheme("user"))
-    places = [Path(sysconfig.get_path("scripts", s) if s else sysconfig.get_path("scripts"), name) for s in schemes]
+    user = sysconfig.get_preferred_scheme("user") if sys.version_info >= (3, 10) else os.name + "_user"
+    places = [Path(sysconfig.get_path("scripts"), name), Path(sysconfig.get_path("scripts", user), name)]
     places.append(Path(__file__).parent.parent / "bin" / name)  # of pip install --target
     for place in places:
         if place.is_file():

@@ -68,7 +68,10 @@ func (r *record) wrong(format string, args ...any) error {
 		if b.Len() > 1000 {
 			break
 		}
-		fmt.Fprintf(&b, "%s%.100s: %.100s", map[bool]string{true: ", "}[b.Len() > 0], f.key, f.value)
+		fmt.Fprintf(&b, "%s%.100s", map[bool]string{true: ", "}[b.Len() > 0], f.key)
+		if f.value != f.key { // as in a header
+			fmt.Fprintf(&b, ": %.100s", f.value)
+		}
 	}
 	return fmt.Errorf("line %d: %s:\n%s", r.line, fmt.Sprintf(format, args...), fileerror.Excerpt(b.String(), 1, b.Len()))
 }

@@ -300,6 +300,7 @@ func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "empty",
 		"hello\n1\n":                            "line 1: the header has no column for time, prompt tokens, generated tokens: want",
+		"hello,world\n1,2\n":                    "generated:\n    hello, world\n    ^",
 		"time,prompt\n1,2\n":                    "column for generated tokens: want time, prompt and generated, as in time,prompt,generated",
 		"time,generated\n1,2\n":                 "line 1: the header has no column for prompt tokens: want",
 		"\ntime;prompt;generated\n1;2;3\n":      "line 2: its columns are parted by ';': want commas",

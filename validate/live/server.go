@@ -64,7 +64,8 @@ const (
 	fewest      = 8 // requests of a median
 )
 
-// MeasureServer asks a server one request at a time, with short prompts and with those asked for, and then under the load asked for.
+// MeasureServer asks a server one request at a time, with short prompts and with those asked for, and then under the load asked for. What was
+// measured before an error comes with it.
 func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Served, error) {
 	short, idle, load := o.Point, o.Point, o.Point
 	for _, p := range []*experiment.Point{&short, &idle} {
@@ -79,10 +80,10 @@ func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Serv
 	}{{"idle, short prompts", short, shortShare}, {"idle", idle, idleShare}, {nameOf(&load), load, loadShare}} {
 		one, err := o.ask(ctx, x.name, x.point, time.Duration(x.share*float64(o.Time)), report)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", x.name, err)
+			return s, fmt.Errorf("%s: %w", x.name, err)
 		}
 		if err := one.predict(ctx, o.Server); err != nil {
-			return nil, fmt.Errorf("%s: %w", x.name, err)
+			return s, fmt.Errorf("%s: %w", x.name, err)
 		}
 		s.Loads = append(s.Loads, *one)
 	}

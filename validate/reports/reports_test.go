@@ -70,16 +70,18 @@ func TestReportsAreReadAsTheirToolsPrintThem(t *testing.T) {
 }
 
 // TestInteropFilesHaveTheirToolsMedians reads files that tools wrote of one server, whose medians experiments/interop/README.md has. The
-// digits that a tool prints are good to half of the last one; GuideLLM's median of 40 requests is the 20th.
+// digits that a tool prints are good to half of the last one; GuideLLM's median of 40 requests is the 20th. SGLang's time of an answer
+// ends with the stream, after its last token.
 func TestInteropFilesHaveTheirToolsMedians(t *testing.T) {
-	for file, want := range map[string][3]float64{ // ms
-		"vllm-bench-0.32.0.json.gz": {6.01, 1.62, 56.37}, "aiperf-0.13.0.json": {16.18, 5.31, 182.74},
-		"aiperf-0.13.0.jsonl.gz": {16.18, 5.31, 182.74}, "guidellm-0.8.1.json.gz": {9.751, 2.032, 72.50},
+	for file, want := range map[string][4]float64{ // ms, and how many requests ran at a time
+		"vllm-bench-0.32.0.json.gz": {6.01, 1.62, 56.37, 1}, "aiperf-0.13.0.json": {16.18, 5.31, 182.74, 1},
+		"aiperf-0.13.0.jsonl.gz": {16.18, 5.31, 182.74, 1}, "guidellm-0.8.1.json.gz": {9.751, 2.032, 72.50, 1},
+		"sglang-0.5.23.jsonl.gz": {136.18, 0.5127, 146.55, 1}, "inference-perf-0.7.0.json.gz": {921.2, 29.17, 1826, 6},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "experiments", "interop", file))
 		testkit.Must(t, err)
 		runs, err := Read(file, text)
-		if err != nil || len(runs) != 1 || runs[0].Clients != 1 {
+		if err != nil || len(runs) != 1 || float64(runs[0].Clients) != want[3] {
 			t.Errorf("%s: %+v, %v", file, runs, err)
 			continue
 		}
@@ -89,7 +91,11 @@ func TestInteropFilesHaveTheirToolsMedians(t *testing.T) {
 			continue
 		}
 		for i, o := range all { // in the order of TTFT, TPOT and TTLT
-			if got := 1e3 * o.Value; math.Abs(got/want[i]-1) > 6e-3 {
+			near := 6e-3
+			if strings.HasPrefix(file, "sglang") {
+				near = 15e-3
+			}
+			if got := 1e3 * o.Value; math.Abs(got/want[i]-1) > near {
 				t.Errorf("%s: %s is %.4g ms, want %v", file, o.Metric, got, want[i])
 			}
 		}

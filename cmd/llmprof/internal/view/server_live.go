@@ -112,7 +112,9 @@ func (s *ServerLive) Page() *render.Document {
 	for _, x := range s.Served.Parts {
 		p.Add(x.Name, signedTime(x.Observed), signedTime(x.Predicted), signedTime(x.Predicted-x.Observed))
 	}
-	d.Blocks = append(d.Blocks, p)
+	if len(p.Rows) > 0 { // none of a load that failed
+		d.Blocks = append(d.Blocks, p)
+	}
 	notes := append([]string{}, s.Taken...)
 	for i := range notes {
 		notes[i] = "Taken: " + notes[i] + "."
