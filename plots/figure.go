@@ -182,6 +182,13 @@ func (f *Figure) below() vg.Length {
 // hold makes the figure as high as it has to be for a body of a height.
 func (f *Figure) hold(body vg.Length) { f.Height = f.above() + f.below() + 2*Margin + body }
 
+// Note puts sentences before the notes of the figure, which becomes higher by them.
+func (f *Figure) Note(sentences ...string) {
+	before := f.below()
+	f.Notes = append(sentences, f.Notes...)
+	f.Height += f.below() - before
+}
+
 // holdOver is hold with a legend below the body.
 func (f *Figure) holdOver(body vg.Length, keys []key) {
 	f.hold(body + legendHeight(keys, Width-2*Margin))

@@ -81,6 +81,7 @@ func groupsOf(all []Deployment) (groups []string) {
 type paretoPanel struct {
 	groups [][]paretoPoint // points of each GPU that no other of the same GPU dominates
 	front  []paretoPoint
+	names  []string
 	plot   *plot.Plot
 }
 
@@ -92,7 +93,7 @@ type paretoPoint struct {
 // newParetoPanel is nil where no deployment has both figures. More says that more is
 // better in both; else less is.
 func newParetoPanel(all []Deployment, names []string, of func(*Deployment) (x, y float64), more bool) *paretoPanel {
-	p := &paretoPanel{}
+	p := &paretoPanel{names: names}
 	groups := make([][]paretoPoint, len(names))
 	for i := range all {
 		d := &all[i]
@@ -166,6 +167,27 @@ func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 		c.StrokeLines(Line(0.8, color, dash...), line)
 		for _, q := range line {
 			marker.draw(&c, q, color)
+		}
+	}
+	p.name(&c, at)
+}
+
+// name writes the names of GPUs beside their marks, as far as there is room.
+func (p *paretoPanel) name(c *draw.Canvas, at func(paretoPoint) vg.Point) {
+	q := &placer{bounds: c.Rectangle}
+	for _, front := range p.groups {
+		for _, x := range front {
+			m := at(x)
+			q.taken = append(q.taken, rect(m.X-markerRadius, m.Y-markerRadius, m.X+markerRadius, m.Y+markerRadius))
+		}
+	}
+	for _, front := range p.groups {
+		color := colors.Faint()
+		if front[0].group < NumSeries-1 {
+			color, _, _ = Series(front[0].group)
+		}
+		for _, x := range front {
+			nameMark(c, q, at(x), markerRadius, Sans(CaptionSize, color), p.names[x.group], 3*markerRadius)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/plots/render"
+	"llmprof/plots/report"
 )
 
 // An output says in which form a result is written, and where to.
@@ -33,6 +34,7 @@ type output struct {
 	gauges bool // Prometheus's text is a form of the result too
 	report bool // llm-d's Benchmark Report is a form of the result too
 	chart  bool // the result has a chart too
+	sheet  bool // the result has a report of one sheet, as .html and .md
 }
 
 // forms is what a command found out, in the forms it can be written in.
@@ -42,7 +44,9 @@ type forms struct {
 	data  func() any
 	chart func() (*plots.Figure, error) // nil where there is none
 
-	report func() (any, error) // of llm-d; nil where there is none
+	report func() (any, error)                    // of llm-d; nil where there is none
+	sheet  func(files bool) (*report.Page, error) // a report, with its picture in a file or not; nil where there is none
+	poster func() (*plots.Figure, error)          // the chart with the answer below, for a PDF; nil where it is the chart
 }
 
 // flags defines the flags, which are checked before the command runs.
@@ -53,6 +57,9 @@ func (o *output) flags(cmd *cobra.Command) {
 	f.StringVarP(&o.file, "output", "o", "", "`FILE` of the result; its ending says the form")
 	if o.chart {
 		f.Lookup("output").Usage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
+	}
+	if o.sheet {
+		f.Lookup("output").Usage = "`FILE` of the result; .html, .md, .pdf: a report; .svg, .png: the chart"
 	}
 	settings.Choice(f, &o.color, "color", "auto", "`when` to colour a table: %s", "auto", "always", "never")
 }
@@ -79,6 +86,10 @@ func (o *output) settle() error {
 		return nil
 	}
 	ending := ending(o.file)
+	if o.sheet && slices.Contains([]string{"html", "md"}, ending) {
+		o.format = asReport
+		return nil
+	}
 	if o.format = endings[ending]; o.chart && slices.Contains(plots.Formats(), ending) {
 		o.format = "table"
 	}
@@ -88,6 +99,9 @@ func (o *output) settle() error {
 	known := ".txt, .json, .csv, .md, .tex"
 	if o.chart {
 		known += ", .svg, .png, .pdf"
+	}
+	if o.sheet {
+		known += ", .html"
 	}
 	return usage("-o %.60q: want a name that ends in one of %s, or a --format", o.file, known)
 }
@@ -108,7 +122,7 @@ func (o *output) check() error {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	if !slices.Contains(o.forms(), o.format) {
+	if o.format != asReport && !slices.Contains(o.forms(), o.format) {
 		return usage("--format %.40q: want %s", o.format, strings.Join(o.forms(), ", "))
 	}
 	switch o.color {
@@ -130,8 +144,13 @@ func (o *output) check() error {
 // standard output.
 func (o *output) write(a *app, r forms) error {
 	kind := o.picture()
-	if kind == "" {
+	switch {
+	case o.format == asReport:
+		return o.writeSheet(a, r)
+	case kind == "":
 		return o.writeText(a, r)
+	case kind == "pdf" && r.poster != nil:
+		r.chart = r.poster
 	}
 	text := *o
 	text.file = ""
@@ -144,6 +163,28 @@ func (o *output) write(a *app, r forms) error {
 		failed = writeFigure(f, o.file, kind)
 	}
 	return errors.Join(err, failed)
+}
+
+// asReport is the form of a report, which the name of its file alone asks for.
+const asReport = "report"
+
+// writeSheet writes the report of a result, if there is one.
+func (o *output) writeSheet(a *app, r forms) error {
+	if r.sheet == nil {
+		return nil
+	}
+	page, err := r.sheet(ending(o.file) == "md")
+	if err != nil {
+		return err
+	}
+	if ending(o.file) == "md" {
+		return writeMarkdown(o.file, page, render.Style{Width: pageWidth})
+	}
+	var b bytes.Buffer
+	if err := page.HTML(&b, render.Style{Width: pageWidth}); err != nil {
+		return err
+	}
+	return a.put("report", o.file, b.Bytes())
 }
 
 func writeList[T any](a *app, o *output, all []T, table func([]T) render.Table, document func(*T) any) error {

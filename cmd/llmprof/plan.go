@@ -14,6 +14,7 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/printable"
 	"llmprof/plan"
+	"llmprof/plots/report"
 	"llmprof/serving"
 	"llmprof/unit"
 	"llmprof/validate"
@@ -24,6 +25,7 @@ type planOrder struct {
 	plan.Asked
 	launch, rejected bool
 	output           output
+	command          string // command line that makes a report again
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -40,6 +42,7 @@ func (a *app) planCommand() *cobra.Command {
 			"  llmprof plan qwen3-32b,qwen3-14b --gpus rtx-4090 --tpot 25ms --by model",
 		Args: cli.Positional("model"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.command = commandLine(cmd)
 			return a.runPlan(cmd.Context(), o)
 		},
 	}
@@ -53,7 +56,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	settings.Planned(f, &o.Asked, traceLengths)
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	f.BoolVar(&o.rejected, "rejected", false, "say why each of the other GPUs fell out")
-	o.output.chart = true
+	o.output.chart, o.output.sheet = true, true
 	o.output.flags(cmd)
 	cli.Rare(cmd, "per-gpu", "p99", "power-limit", "clock", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated",
 		"offline",
@@ -86,11 +89,11 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	if len(p.Shown) > 0 {
 		best := &p.Shown[0]
 		p.Checks = checks(best, q)
-		if o.launch {
+		if o.launch || o.output.format == asReport {
 			p.Launch = plan.Launches(best, q, best.Card.Checkpoint())
 		}
 	}
-	if err := o.output.write(a, planForms(p)); err != nil {
+	if err := o.output.write(a, planForms(p, o.command)); err != nil {
 		return err
 	}
 	if len(p.Shown) == 0 {
@@ -100,10 +103,18 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 }
 
 // planForms is a plan in its forms; one without rows has no chart.
-func planForms(p *view.Plan) forms {
+func planForms(p *view.Plan, command string) forms {
 	f := forms{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
-	if len(p.Result.Rows) > 0 {
-		f.chart = p.Chart
+	if len(p.Result.Rows) == 0 {
+		return f
+	}
+	f.chart, f.poster = p.Chart, p.Sheet
+	f.sheet = func(files bool) (*report.Page, error) {
+		page, err := p.ReportPage(files)
+		if err == nil {
+			page.Command, page.Version = command, versionText()
+		}
+		return page, err
 	}
 	return f
 }

@@ -28,6 +28,8 @@ func HTML(block Block, s Style, sortable bool) (template.HTML, error) {
 		name = "fields"
 	case Notes:
 		name = "notes"
+	case Verbatim:
+		name = "verbatim"
 	case Table:
 		name, data = "table", webTable(&b, s, sortable)
 	default:

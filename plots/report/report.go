@@ -27,6 +27,7 @@ type Page struct {
 	Sections []Section
 	Command  string // command line that makes the report again
 	Version  string
+	Sheet    bool // The page is printed on one sheet, for which its type is smaller; what starts servers is left out there.
 }
 
 // A Card is a headline figure.

@@ -221,6 +221,9 @@ func (v *value) String() string {
 	if own.Kind() == reflect.Float64 {
 		return number(own.Float())
 	}
+	if own.Kind() == reflect.Slice {
+		return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(own.Interface()), "[]")), ",")
+	}
 	return fmt.Sprint(own.Interface())
 }
 

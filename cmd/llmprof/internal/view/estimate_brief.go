@@ -55,8 +55,9 @@ func (e *Estimate) Brief() *render.Document {
 	}
 	add("More", "--ops, --explain, --full, or llmprof report for a page with pictures")
 	d := &render.Document{Title: e.title(), Width: briefWidth, Blocks: []render.Block{f}}
-	if e.Load != nil {
-		d.Blocks = append(d.Blocks, (&Load{e.Load}).block())
+	if e.Load != nil { // It is what was asked for.
+		f.Title = "Without other requests"
+		d.Blocks = []render.Block{(&Load{e.Load}).block(), f}
 	}
 	return d
 }

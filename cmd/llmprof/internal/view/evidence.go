@@ -34,13 +34,6 @@ func (a Accuracy) String() string {
 	return "no observation of this engine; " + constants
 }
 
-func (a Accuracy) short() string {
-	if a.N == 0 {
-		return "not observed"
-	}
-	return fmt.Sprintf("±%.0f %% of %d", 100**a.MedianAPE, a.N)
-}
-
 // Evidence is the accuracy of engines on GPUs, by the names of both; that on all GPUs together is under "".
 type Evidence map[string]map[string]Accuracy
 

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/settings"
@@ -75,7 +76,7 @@ func (p *Plan) title() string {
 	if q.Budget > 0 {
 		parts = append(parts, q.Budget.String())
 	}
-	end := "slow end of the 90 % interval"
+	end := "slow end"
 	if q.Expected {
 		end = "expected times"
 	}
@@ -126,7 +127,7 @@ func (p *Plan) rows() render.Table {
 		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3},
 		{Title: "tok/s", Key: "tok_s", Drop: 3},
 		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok", Drop: 1},
-		{Title: "J/tok", Key: "j_token", Drop: 4}, {Title: "error", Key: "accuracy", Left: true, Drop: 5},
+		{Title: "J/tok", Key: "j_token", Drop: 4},
 	}}
 	const firstTime = 9 // the column after TPOT
 	for i, x := range tails {
@@ -147,7 +148,7 @@ func (p *Plan) rows() render.Table {
 		cells := []any{
 			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
 			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
-			cents(float64(r.JToken)), p.accuracy(r).short(),
+			cents(float64(r.JToken)),
 		}
 		for j, x := range tails {
 			cells = slices.Insert(cells, firstTime+j, at(r, &x))
@@ -221,51 +222,47 @@ func (p *Plan) summary() render.Fields {
 	if also := p.also(); also != "" {
 		f.Add("Also", also)
 	}
-	if others := p.others(); others != "" {
-		f.Add("Do not", others)
-	}
-	f.Add("Searched", fmt.Sprintf("%s of %s in %v", several(p.Result.Searched, "deployment"), several(p.searched(), "kind")+" of GPU", p.Took))
+	f.Add("Others", p.others()...)
 	return f
 }
 
 // choice is what stands behind the first row.
 func (p *Plan) choice(f *render.Fields) {
 	r := &p.Shown[0]
-	f.Add("Choice", r.String()+", "+r.Engine()+p.cost(r))
+	f.Add("Choice", p.deployment(r))
 	if len(p.Shown) > 1 {
-		f.Add("Runner-up", p.Shown[1].String()+p.cost(&p.Shown[1]))
+		f.Add("Runner-up", p.deployment(&p.Shown[1]))
 	}
 	if s := r.Simulated; s != nil {
-		f.Add("Simulated", p.simulated(s))
+		f.Add("Latency", p.simulated(s))
 	}
 	if room := p.headroom(r); room != "" {
 		f.Add("Headroom", room)
 	}
-	f.Add("Rests on", p.risk(r)...)
-	if o := r.Card.Offer(r.GPUs); o != nil {
-		node := ""
-		if o.Node > 1 {
-			node = fmt.Sprintf(", rented by %d", o.Node)
-		}
-		f.Add("Price", fmt.Sprintf("$%s an hour of one GPU%s: %s", word(cents(float64(o.Hour))), node, o.Source))
+	f.Add("Risk", p.risk(r)...)
+	if s := p.simpler(); s != nil {
+		f.Add("Simpler", p.deployment(s)+": without replicas that only prefill (--aggregated)")
 	}
 	f.Add("Same by", "llmprof "+p.Same(r))
 	if len(p.Checks) > 0 {
 		f.Add("Check by", p.Checks...)
 	}
-	if s := p.simpler(); s != nil {
-		f.Add("Simpler", s.String()+": without replicas that only prefill (--aggregated)")
-	}
 }
 
-// cost is what a row costs, "" where no price is known.
-func (p *Plan) cost(r *plan.Row) string {
-	if r.PerHour == 0 {
-		return ""
+// deployment names a row, with what it costs and by whose price.
+func (p *Plan) deployment(r *plan.Row) string {
+	text := fmt.Sprintf("%d × %s, %s, %s", r.GPUs, r.Card.GPU.Key, Split(r), r.Scheme)
+	if r.Formats.KV.Bits() < 16 {
+		text += fmt.Sprintf(", KV cache %v", r.Formats.KV)
 	}
-	text := fmt.Sprintf(": $%.2f/h", float64(r.PerHour))
-	if p.Request.Load.Given() {
-		text += fmt.Sprintf(", $%.0f a month", float64(r.PerMonth()))
+	if o := r.Card.Offer(r.GPUs); o != nil {
+		source, _, _ := strings.Cut(o.Source, ", read by ")
+		nodes := ""
+		if o.Node > 1 {
+			nodes = fmt.Sprintf(" in nodes of %d", o.Node)
+		}
+		text += fmt.Sprintf(": $%.2f/h, $%.0f a month; $%.2f a GPU%s (%s)", float64(r.PerHour), float64(r.PerMonth()), float64(o.Hour), nodes,
+			source)
 	}
 	return text
 }
@@ -274,18 +271,17 @@ func (p *Plan) cost(r *plan.Row) string {
 func (p *Plan) simulated(s *plan.Simulated) string {
 	var parts []string
 	for _, of := range []plan.Figure{plan.TTFT, plan.TPOT} {
+		if s.Mean[of] == 0 {
+			continue
+		}
 		var values []string
 		for _, share := range []float64{0.5, 0.95, 0.99} {
-			values = append(values, unit.Seconds(s.Rounded(&plan.Target{Of: of, At: share})).String())
+			values = append(values, strconv.FormatFloat(plan.Digits(1e3*s.Rounded(&plan.Target{Of: of, At: share}), 3), 'f', -1, 64))
 		}
-		if s.Mean[of] > 0 {
-			parts = append(parts, fmt.Sprintf("%v %s", of, strings.Join(values, ", ")))
-		}
+		parts = append(parts, fmt.Sprintf("%v %s ms", of, strings.Join(values, "/")))
 	}
 	_, spread := s.Of(&plan.Target{Of: plan.TTFT, At: 0.99})
-	return fmt.Sprintf("%s at p50, p95, p99, of %d requests; another seed moves the last TTFT by %.0f %%",
-		strings.Join(parts, "; "), s.Requests,
-		100*spread)
+	return fmt.Sprintf("%s at p50/p95/p99 of %d requests, ±%.0f %% by the seed", strings.Join(parts, ", "), s.Requests, 100*spread)
 }
 
 // headroom is what a row does under more load than comes.
@@ -295,14 +291,14 @@ func (p *Plan) headroom(r *plan.Row) string {
 		switch {
 		case l.Times == 1:
 		case l.Why != "":
-			parts = append(parts, fmt.Sprintf("none at %g times the load", l.Times))
+			parts = append(parts, fmt.Sprintf("none at %g ×", l.Times))
 		default:
-			parts = append(parts, fmt.Sprintf("at %g times the load TTFT %s, TPOT %s", l.Times, short(l.TTFT), short(l.TPOT)))
+			parts = append(parts, fmt.Sprintf("TTFT %s, TPOT %s at %g ×", short(l.TTFT), short(l.TPOT), l.Times))
 		}
 	}
-	if rate := p.Request.Load; r.Capacity > 0 && rate.Concurrency == 0 && len(parts) > 0 {
-		came := rate.Rate + rate.Throughput/p.Request.Gen.MeanLength()
-		parts = append([]string{fmt.Sprintf("answers up to %.3g requests/s, %.2g times the load", r.Capacity, r.Capacity/came)}, parts...)
+	if load := p.Request.Load; r.Capacity > 0 && load.Concurrency == 0 && len(parts) > 0 {
+		came := load.Rate + load.Throughput/p.Request.Gen.MeanLength()
+		parts = append([]string{fmt.Sprintf("up to %.3g requests/s, %.2g × the load", r.Capacity, r.Capacity/came)}, parts...)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -310,26 +306,26 @@ func (p *Plan) headroom(r *plan.Row) string {
 // short is a time in three digits.
 func short(t unit.Seconds) string { return unit.Seconds(plan.Digits(float64(t), 3)).String() }
 
-// risk is how sure the choice is: what it rests on, the interval, and what would change it.
+// risk is how sure the choice is: the interval, what would change the choice, and what it rests on.
 func (p *Plan) risk(r *plan.Row) []string {
-	all := []string{p.accuracy(r).String()}
-	if text := r.Card.Machine.Engine.Profile().Unmeasured; text != "" {
-		all = append(all, text)
-	}
 	e := &r.Estimate.E2E
-	line := fmt.Sprintf("times may be %.0f %% longer than expected (90 %% interval)", 100*(float64(e.High/e.Expected)-1))
+	text := fmt.Sprintf("times up to %.0f %% over the expected", 100*(float64(e.High/e.Expected)-1))
 	if !p.Request.Expected {
-		line += ", with which the targets hold"
+		text += ", with which targets hold"
 	}
 	switch {
 	case r.Slack >= 1.995:
-		line += "; with twice these times they would still hold"
+		text += ", and with twice these"
 	case r.Slack > 1 && len(p.Shown) > 1:
-		line += fmt.Sprintf("; if all were %.0f %% longer still, %d × %s would win", 100*(r.Slack-1), p.Shown[1].GPUs, p.Shown[1].Card.GPU.Key)
+		text += fmt.Sprintf("; if %.0f %% longer still, %d × %s wins", 100*(r.Slack-1), p.Shown[1].GPUs, p.Shown[1].Card.GPU.Key)
 	case r.Slack > 1:
-		line += fmt.Sprintf("; if all were %.0f %% longer still, it would fail", 100*(r.Slack-1))
+		text += fmt.Sprintf("; if %.0f %% longer still, it fails", 100*(r.Slack-1))
 	}
-	return append(all, line)
+	lines := []string{text, p.accuracy(r).String()}
+	if why := r.Card.Machine.Engine.Profile().Unmeasured; why != "" {
+		lines = append(lines, why)
+	}
+	return lines
 }
 
 // Same is the command of llmprof that gives the figures of a row. It begins with a word, for a spreadsheet takes a cell
@@ -371,25 +367,33 @@ func (p *Plan) perHour(r *plan.Row) string {
 	return fmt.Sprintf(" (%.2f)", float64(r.PerHour))
 }
 
-// others counts the GPUs of which nothing qualifies. Those that were named, and the nearest where nothing does, are told with their
-// reasons.
-func (p *Plan) others() string {
-	count, nearest := 0, ""
+// others says of how many GPUs nothing qualifies, and why of those that were named; where nothing qualifies, what came nearest.
+func (p *Plan) others() (lines []string) {
+	var out []plan.Rejected
 	for _, x := range p.Result.Rejected {
-		if x.Unpriced && !p.Request.Named {
-			continue
-		}
-		if count++; nearest == "" {
-			nearest = x.Card.GPU.Key + ", " + x.Miss.Reason
+		if !x.Unpriced || p.Request.Named {
+			out = append(out, x)
 		}
 	}
+	line := fmt.Sprintf("%s searched in %v", several(p.Result.Searched, "deployment"), p.Took)
+	if len(out) > 0 && !p.Full {
+		line = fmt.Sprintf("%s do not qualify (--rejected); %s", several(len(out), "GPU"), line)
+	}
+	lines = []string{line}
+	if p.Full {
+		return lines
+	}
+	told := 0
 	switch {
-	case count == 0 || p.Full:
-		return ""
-	case len(p.Shown) > 0 && count > 1:
-		return fmt.Sprintf("%s: --rejected says why", several(count, "GPU"))
+	case p.Request.Named:
+		told = min(len(out), mostNamed)
+	case len(p.Shown) == 0:
+		told = min(len(out), 1)
 	}
-	return fmt.Sprintf("%s: --rejected says why; %s", several(count, "GPU"), nearest)
+	for _, x := range out[:told] {
+		lines = append(lines, x.Card.GPU.Key+": "+x.Miss.Reason)
+	}
+	return lines
 }
 
 // listed are the first of some names, with how many more there are.
@@ -413,20 +417,6 @@ func (p *Plan) simpler() *plan.Row {
 		}
 	}
 	return nil
-}
-
-// searched counts the GPUs that were searched: those without a price are not, where it counts.
-func (p *Plan) searched() int {
-	of := map[string]bool{}
-	for i := range p.Request.Cards {
-		of[p.Request.Cards[i].GPU.Key] = true
-	}
-	for i := range p.Result.Rejected {
-		if x := &p.Result.Rejected[i]; x.Unpriced {
-			delete(of, x.Card.GPU.Key)
-		}
-	}
-	return len(of)
 }
 
 // rejected says why cards fell out, one a line; those without a price are one line together.
