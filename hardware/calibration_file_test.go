@@ -222,6 +222,7 @@ func TestCalibrationMistakes(t *testing.T) {
 		{`schema = "llmprof.calibration/v1"`, ``, `want schema = "llmprof.calibration/v1"`},
 		{`gpu = "h200-sxm-141gb"`, ``, `there is no gpu: want gpu = "h200-sxm-141gb"`},
 		{`name = "mine"`, `nama = "mine"`, `"nama" is not a key here; did you mean "name"?`},
+		{`name = "mine"`, "Name = \"yours\"\nname = \"mine\"", `"Name" and "name" are one name: leave one out`},
 		{`power_limit = `, `power_limits = `, `"power_limits" is not a key here; did you mean "power_limit"?`},
 		{`dtype = "bf16"`, `dtype = "bf17"`, "dtype"},
 		{`tp = [1, 2]`, `tp = []`, "want the numbers of GPUs"},

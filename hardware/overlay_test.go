@@ -165,6 +165,8 @@ func TestMistakes(t *testing.T) {
 		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "gpu.x1.idle is 900.0 W: want 10.00 mW to 700.0 W"},
 		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "gpu.x1.link_gpus is 2: want none without a link"},
 		{"bridge without link", `tdp =`, "bridge = true\ntdp =", "gpu.x1.bridge is true: want none without a link"},
+		{"in two spellings", `tdp =`, "TDP = \"600 W\"\ntdp =", `hardware.toml:15:7: "gpu.x1.TDP" and "gpu.x1.tdp" are one name: leave one out`},
+		{"format in two spellings", `peak.fp16`, "peak.FP16 = \"1 TFLOP/s\"\npeak.fp16", `are one name`},
 		{"twice", complete, complete + complete, "hardware.toml:16:"},
 		{"alias taken", complete, complete + strings.Replace(complete, "[gpu.x1]", "[gpu.x2]\naliases = [\"X-1\"]", 1),
 			`hardware.toml:17:11: "X-1" already stands for x1`},

@@ -30,7 +30,24 @@ func (s *source) decode(v any) (toml.MetaData, error) {
 		return toml.MetaData{}, s.in(fileerror.Span{Line: limit.Line, Column: limit.Column, Width: 1}, limit.Problem)
 	}
 	meta, err := toml.Decode(s.text, v)
+	if err == nil {
+		return meta, s.oneSpelling(meta.Keys())
+	}
 	return meta, s.located(err)
+}
+
+// oneSpelling refuses keys that differ in upper and lower case alone: the library takes each of them for the field, in any order.
+func (s *source) oneSpelling(keys []toml.Key) error {
+	first := make(map[string]string, len(keys))
+	for _, k := range keys {
+		key := k.String()
+		as := strings.ToLower(key)
+		if before, ok := first[as]; ok && before != key {
+			return s.at(strings.Join(k, "."), "%.60q and %.60q are one name: leave one out", before, key)
+		}
+		first[as] = key
+	}
+	return nil
 }
 
 // located gives an error of the TOML library its place.
