@@ -158,8 +158,8 @@ func (p *Predictor) Start(tokens, sequences, longest int) (l operator.Log, known
 func (p *Predictor) Whole() int { return p.footprint.Whole() }
 
 // MostSequences is the most sequences that states have slots for, where the engine keeps them in a pool apart from the KV cache and a
-// step has up to the given number of tokens; 0 where there is no such pool.
-func (p *Predictor) MostSequences(tokens int) int {
+// step has up to the given number of tokens, and whether there is such a pool.
+func (p *Predictor) MostSequences(tokens int) (most int, pooled bool) {
 	return p.footprint.MostSequences(p.machine.deviceMemory(), tokens)
 }
 

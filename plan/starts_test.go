@@ -155,7 +155,8 @@ func stops(t *testing.T, q *Request, r *Row, l *Launch) string {
 			return "chunks cut pages"
 		case known && log.Tokens > 0 && log.Tokens < float64(request):
 			return "the pool holds no request"
-		case hybrid && p.MostSequences(budget) < 1:
+		}
+		if most, _ := p.MostSequences(budget); hybrid && most < 1 {
 			return "no slot of states"
 		}
 	case "llama.cpp":

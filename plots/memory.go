@@ -129,7 +129,7 @@ func mostThatFits(ps []Point) float64 {
 	for i := 1; i < len(ps); i++ {
 		a, b := &ps[i-1].Estimate.Memory, &ps[i].Estimate.Memory
 		if !b.Fits() {
-			share := float64(a.Usable-a.Total) / float64(a.Usable-a.Total+b.Total-b.Usable)
+			share := float64(a.Usable-a.Total) / float64(a.Usable-a.Total+b.Short())
 			return math.Floor(ps[i-1].X + share*(ps[i].X-ps[i-1].X) + 1e-9)
 		}
 	}

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -189,6 +190,8 @@ func checkRules(s *engine.Scheduler) error {
 	switch {
 	case s.Budget < 1 || s.Budget > maxLength:
 		return fmt.Errorf("a step of at most %d tokens: want from 1 to %d", s.Budget, maxLength)
+	case s.MaxSeqs == 0:
+		return errors.New("no request can run: the memory that the weights leave has slots for the states of none")
 	case s.MaxSeqs < 1 || s.MaxSeqs > 1<<20:
 		return fmt.Errorf("at most %d sequences: want from 1 to %d", s.MaxSeqs, 1<<20)
 	case s.Block < 1 || s.Block > 1<<16:

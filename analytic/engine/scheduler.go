@@ -39,7 +39,7 @@ type Scheduler struct {
 
 // Within bounds the sequences that run by the states that an engine has slots for, where its states have a pool.
 func (s *Scheduler) Within(p *analytic.Predictor) {
-	if most := p.MostSequences(s.Budget); most > 0 {
+	if most, pooled := p.MostSequences(s.Budget); pooled {
 		s.MaxSeqs = min(s.MaxSeqs, most)
 	}
 }

@@ -89,7 +89,7 @@ func sglangSettle(s *start, d *Deployment, p *analytic.Predictor) bool {
 	if s.budget > page {
 		s.budget -= s.budget % page
 	}
-	if most := p.MostSequences(s.budget); scans(d.Model) {
+	if most, pooled := p.MostSequences(s.budget); pooled {
 		if most == 0 {
 			return false
 		}

@@ -260,6 +260,15 @@ func (s *StatePool) Running(left unit.Bytes) int {
 	return int(min(math.Floor(s.slots(left)/s.PerRequest), math.MaxInt32))
 }
 
+// lacks is the memory without which the pool has no slots for so many requests at once; 0 where it has them.
+func (s *StatePool) lacks(left unit.Bytes, requests int) unit.Bytes {
+	if requests <= s.Running(left) {
+		return 0
+	}
+	slots := math.Ceil(float64(requests)*s.PerRequest) + 1
+	return s.Slot.Times(slots/s.Share) - left
+}
+
 // cache is what remains for the KV cache beside the pool.
 func (s *StatePool) cache(left unit.Bytes) unit.Bytes {
 	if s == nil {

@@ -29,11 +29,14 @@ type Memory struct {
 	Logged          Log  // capacity as the engine's log states it; 0 where that is not known
 	Running         int  // most sequences that a pool of states has slots for; 0 where states have no pool
 
-	batch int
+	slots unit.Bytes // memory that lacks for a pool of states with slots for the batch
 }
 
 // Fits reports whether the memory of the GPU suffices.
-func (m *Memory) Fits() bool { return m.Total <= m.Usable && (m.Running == 0 || m.batch <= m.Running) }
+func (m *Memory) Fits() bool { return m.Total <= m.Usable && m.slots == 0 }
+
+// Short is the memory that lacks where the workload does not fit: for all that it stores, or for a pool with slots for its states.
+func (m *Memory) Short() unit.Bytes { return max(m.Total-m.Usable, m.slots) }
 
 // A DeviceMemory is the memory of a GPU, and the share of it that the engine takes.
 type DeviceMemory struct {
@@ -72,7 +75,7 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 	batch, context := float64(w.Batch), f.Cached(float64(w.Context()))
 	prefilling, decoding := f.peaks(w, budget)
 	both := func(batch float64) unit.Bytes { return max(prefilling(batch), decoding(batch)) }
-	m.Weights, m.Reserve, m.batch = f.weights, f.reserve, w.Batch
+	m.Weights, m.Reserve = f.weights, f.reserve
 	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), both(batch)
 	m.HostWeights, m.HostKV = f.rank.onHost(float64(w.Context()))
 	m.HostKV = m.HostKV.Times(batch)
@@ -82,9 +85,12 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 	}
 	m.Capacity, m.Usable, m.Share = device.Capacity, f.usable(device, m.Activations), device.Share
 	pool, left := f.alloc.States, f.left(device, m.Activations)
+	if device.Static { // Its pools have their size before a step runs, whatever the step needs.
+		left = f.left(device, 0)
+	}
 	apart := left - pool.cache(left)
 	if pool != nil {
-		m.Running, m.State = pool.Running(left), pool.Slot.Times(batch)
+		m.Running, m.slots, m.State = pool.Running(left), pool.lacks(left, w.Batch), pool.Slot.Times(batch)
 		m.Total += m.State
 		m.Usable -= apart - m.State // The slots that the batch leaves serve no other purpose.
 	}
@@ -94,7 +100,7 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 	// fit is how many sequences fit, of which no more run than states have slots.
 	fit := func(cached unit.Bytes, activations func(batch float64) unit.Bytes) int {
 		n := most(func(n float64) unit.Bytes { return spare(n, cached, activations(n)) })
-		if m.Running > 0 {
+		if pool != nil {
 			n = min(n, m.Running)
 		}
 		if most := f.rank.Settings.Sequences; most > 0 {
@@ -165,13 +171,13 @@ func (f *Footprint) Start(device DeviceMemory, tokens, sequences, longest int) (
 // Whole is the tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them.
 func (f *Footprint) Whole() int { return f.alloc.Whole }
 
-// MostSequences is the most sequences that a pool of states has slots for, where a step has up to the given number of tokens; 0 where
-// states have no pool.
-func (f *Footprint) MostSequences(device DeviceMemory, tokens int) int {
+// MostSequences is the most sequences that a pool of states has slots for, where a step has up to the given number of tokens, and whether
+// states have a pool.
+func (f *Footprint) MostSequences(device DeviceMemory, tokens int) (most int, pooled bool) {
 	if f.alloc.States == nil {
-		return 0
+		return 0, false
 	}
-	return f.alloc.States.Running(f.left(device, f.Activations(float64(tokens), float64(tokens))))
+	return f.alloc.States.Running(f.left(device, f.Activations(float64(tokens), float64(tokens)))), true
 }
 
 // Activations is the most that a step of fresh tokens, with the scores of logits positions, has alive at

@@ -85,7 +85,7 @@ func (e *Estimate) memoryCard() report.Card {
 		Detail: []string{fmt.Sprintf("of %v that %s may take", m.Usable, e.Machine.Engine.Profile().Name),
 			fmt.Sprintf("max batch %d", m.MaxBatch)}}
 	if !m.Fits() {
-		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
+		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Short()))
 	}
 	return c
 }
