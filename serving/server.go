@@ -65,6 +65,9 @@ func (s *Server) Check() error {
 	default:
 		return fmt.Errorf("routing is %.40q: want round-robin, least-loaded or prefix-aware", s.Routing)
 	}
+	if most, pooled := s.Predictor.MostSequences(s.Scheduler.Budget); pooled && most == 0 {
+		return errors.New("no request can run: the memory that the weights leave has slots for the states of none")
+	}
 	if err := checkRules(&s.Scheduler); err != nil {
 		return err
 	}
@@ -190,8 +193,6 @@ func checkRules(s *engine.Scheduler) error {
 	switch {
 	case s.Budget < 1 || s.Budget > maxLength:
 		return fmt.Errorf("a step of at most %d tokens: want from 1 to %d", s.Budget, maxLength)
-	case s.MaxSeqs == 0:
-		return errors.New("no request can run: the memory that the weights leave has slots for the states of none")
 	case s.MaxSeqs < 1 || s.MaxSeqs > 1<<20:
 		return fmt.Errorf("at most %d sequences: want from 1 to %d", s.MaxSeqs, 1<<20)
 	case s.Block < 1 || s.Block > 1<<16:

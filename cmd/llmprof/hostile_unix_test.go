@@ -310,6 +310,49 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
+// TestFirstSignal checks that a program that computes ends at the first signal, however long it would have gone on.
+func TestFirstSignal(t *testing.T) {
+	for _, line := range []string{
+		"simulate llama3.1-8b h100 --rate 1 --requests 2000000 --preemption swap",
+		"simulate llama3.1-8b h100 --concurrency 5000 --requests 1000000 --dp 16",
+		"simulate gpt-oss-20b l40s --rate 9 --requests 100000 --prompt-len 8193 --max-num-batched-tokens 1",
+		"sweep llama3.1-8b,qwen3-30b-a3b h100,h200,l4 --batch 1..2000 --prompt-len 1..8192x2 --keep",
+		"sweep llama3.1-8b h100,h200,l4 --rate 1..2000 --prompt-len 1..8192x2 --keep",
+		"plan llama3.1-8b --in 512..4096 --out 1..2000 --rate 100 --ttft 500ms --tpot 30ms",
+		"validate --ablate",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := command(ctx, t, strings.Fields(line)...)
+		testkit.Must(t, cmd.Start())
+		time.Sleep(time.Second)
+		used := processorTime(t, cmd.Process.Pid)
+		testkit.Must(t, cmd.Process.Signal(syscall.SIGINT))
+		_ = cmd.Wait() // its status is what counts
+		after := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() - used
+		t.Logf("%s: %v of CPU after the signal", line, after)
+		if status := cmd.ProcessState.ExitCode(); status != 130 || after > 2*time.Second {
+			t.Errorf("%s: status %d, %v of CPU after the signal; want 130 and at most 0.2 s, were the machine idle", line, status, after)
+		}
+	}
+}
+
+// processorTime is what a process has taken of processors; 0 where the system does not say.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	user, err := strconv.Atoi(fields[11])
+	testkit.Must(t, err)
+	system, err := strconv.Atoi(fields[12])
+	testkit.Must(t, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
 // TestLargestResult reads results of as many requests as a file can have, packed and not, in bounded memory.
 func TestLargestResult(t *testing.T) {
 	testkit.Long(t, "results of as many requests as a file can have")

@@ -146,3 +146,24 @@ func (i *interruption) watch(parent context.Context) (ctx context.Context, stop 
 	}()
 	return ctx, func() { signal.Stop(caught); cancel() }
 }
+
+// interruptible returns what is computed by a function that takes long and knows no context, or the error of a context that ends before:
+// the program is about to end then.
+func interruptible[T any](ctx context.Context, compute func() (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		value, err := compute()
+		done <- outcome{value, err}
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}

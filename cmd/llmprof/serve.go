@@ -139,7 +139,7 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 		}
 		return writePage(o.folder, files)
 	}
-	files, err := a.servedFiles()
+	files, err := interruptible(ctx, a.servedFiles)
 	if err != nil {
 		return err
 	}

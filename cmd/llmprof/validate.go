@@ -154,7 +154,9 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		f.progress(fmt.Sprintf("predicting %d observations", len(all)))
 		defer f.progress("")
 	}
-	v.Score = scorer.Score(all)
+	if v.Score, err = interruptible(ctx, func() (*validate.Score, error) { return scorer.Score(all), nil }); err != nil {
+		return err
+	}
 	if v.pool {
 		v.Score.Pool()
 	}
@@ -171,7 +173,7 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		return err
 	}
 	if v.ablate {
-		return errors.Join(a.writeAblation(v), unread(c.Refused))
+		return errors.Join(a.writeAblation(ctx, v), unread(c.Refused))
 	}
 	return errors.Join(a.writeComparison(v), v.verdict(), unread(c.Refused))
 }
@@ -263,17 +265,19 @@ func (v *comparison) checkAblate() error {
 }
 
 // writeAblation puts one constant after the other to its ideal, and writes how the errors change.
-func (a *app) writeAblation(v *comparison) error {
+func (a *app) writeAblation(ctx context.Context, v *comparison) error {
 	if len(v.Score.Rows) == 0 {
 		return fmt.Errorf("none of %d observations could be compared", v.Observations)
 	}
 	part, end := a.follow().counted("predicting without each constant")
 	v.Scorer.Progress = part
-	each, all, err := v.Scorer.Ablate(v.Score.Rows)
+	b, err := interruptible(ctx, func() (*view.Ablation, error) {
+		each, all, err := v.Scorer.Ablate(v.Score.Rows)
+		return &view.Ablation{Score: v.Score, Each: each, All: all}, err
+	})
 	end()
 	if err != nil {
 		return err
 	}
-	b := &view.Ablation{Score: v.Score, Each: each, All: all}
 	return v.output.write(a, forms{page: b.Page, table: b.Table, data: b.JSON})
 }
