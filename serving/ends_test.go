@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -103,6 +104,50 @@ func TestOddSteadyStatesEnd(t *testing.T) {
 		}
 		if took := time.Since(begin); took > 2*time.Minute {
 			t.Errorf("seed %d took %v", seed, took)
+		}
+	}
+}
+
+// An ending context ends when it was asked so many times whether it has.
+type ending struct {
+	context.Context
+	asked, most int
+}
+
+func (e *ending) Err() error {
+	if e.asked++; e.asked > e.most {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestCancelledAnywhere ends a context at any of the times at which steady states ask for it: they end with its error, and what is asked of
+// them later is as if they had never been asked before.
+func TestCancelledAnywhere(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	for what, ask := range map[string]func(*Steadies) (*Steady, error){
+		"rate":    func(all *Steadies) (*Steady, error) { return all.Rate(20, Layout{Replicas: 1}) },
+		"clients": func(all *Steadies) (*Steady, error) { return all.Clients(64, Layout{Replicas: 1}) },
+	} {
+		fresh, err := s.Steadies(t.Context(), Fixed(512), Fixed(128))
+		testkit.Must(t, err)
+		want, err := ask(fresh)
+		testkit.Must(t, err)
+		for most := 0; ; most += 1 + most {
+			ctx := &ending{t.Context(), 0, most}
+			all, err := s.Steadies(ctx, Fixed(512), Fixed(128))
+			testkit.Must(t, err)
+			_, err = ask(all)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: ended after %d: %v", what, most, err)
+			}
+			all.During(t.Context())
+			if got, err := ask(all); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: asked again after %d: %+v, %v, want %+v", what, most, got, err, want)
+			}
 		}
 	}
 }

@@ -116,6 +116,9 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if f.exceeds(rate/units) || rate >= units*f.capacity().Rate {
 		return nil, &overload{f, rate, replicas}
 	}
+	if err := t.ctx.Err(); err != nil { // The capacity is of a part of the path, and may be of none.
+		return nil, err
+	}
 	f.behindRouter(units)
 	if f.groups(rate / units) {
 		return t.opened(f, rate/units)

@@ -58,10 +58,14 @@ func (f *flow) about() float64 {
 	if f.largest.Rate > 0 {
 		return f.largest.Rate
 	}
-	if f.rough == 0 {
-		_, f.rough = f.full(roughGenerations, roughFull)
+	if f.rough > 0 {
+		return f.rough
 	}
-	return f.rough
+	_, rough := f.full(roughGenerations, roughFull)
+	if f.ctx.Err() == nil {
+		f.rough = rough
+	}
+	return rough
 }
 
 // full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the rate at which
