@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 )
 
