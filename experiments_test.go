@@ -34,6 +34,7 @@ func TestExperimentScripts(t *testing.T) {
 		{name: "sglang-h200", command: "sglang/reduce.py sglang/h200", want: "validate/observations/h200-sglang.csv"},
 		{name: "pair-vllm", command: "h200-pair/reduce.py h200-pair --vllm", want: "validate/observations/h200-vllm-0.33.csv"},
 		{name: "pair-sglang", command: "h200-pair/reduce.py h200-pair --sglang", want: "validate/observations/h200-sglang-0.5.23.csv"},
+		{name: "hybrids-host", command: "h200-hybrids/table.py h200-hybrids"},
 		{name: "host-phases", command: "vllm-host/table.py vllm-host/h100"},
 		{name: "host-steps", command: "vllm-host/steps.py vllm-load-models/fourth-launches-1.jsonl.gz"},
 		{name: "host-pinned", command: "vllm-host/pinned.py vllm-host/h200/pinned.jsonl vllm-host/h200/pinned-probe.csv"},

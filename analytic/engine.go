@@ -36,6 +36,8 @@ type Profile struct {
 	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
 	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.
 	Ahead bool
+	// Prompts of a batch that is sent at once with which the first step begins, before the others arrive; 0 for all.
+	Early int
 	Eager bool   // no CUDA graphs are captured
 	Told  string // what it was told of CUDA graphs; "" where it has its own
 	Graph bool   // a decode step is one CUDA graph, whose launches take the host no time

@@ -39,7 +39,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Padding = e.Padding(g)
 	}
-	p.Offload, p.HostEmbedding, p.Encoders, p.Settings = c.Offload, e.HostEmbedding, c.Encoders, c.Settings
+	p.Offload, p.HostEmbedding, p.Encoders, p.Settings, p.Early = c.Offload, e.HostEmbedding, c.Encoders, c.Settings, e.Early
 	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
 	p.Settings.Longest = cmp.Or(c.Workload.Longest, c.Model.MaxContext)
 	if e.Allocate != nil {
@@ -67,7 +67,7 @@ func (p *Predictor) ForPrompts(tokens float64) *Predictor {
 }
 
 // Prefill is the steps of a prefill of one micro-batch, chunk by chunk.
-func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Rank.Prefill(w, p.machine.Budget) }
+func (p *Predictor) Prefill(w *Workload) [4]operator.Run { return p.Rank.Prefill(w, p.machine.Budget) }
 
 // Budget is the most tokens of a step of the engine; 0 for no limit.
 func (p *Predictor) Budget() float64 { return float64(p.machine.Budget) }

@@ -132,9 +132,9 @@ func (w *walks) Lower(l *analytic.Lowering) {
 	w.Engine.Lower(l)
 }
 
-// TestEstimateIsFourWalks counts the walks of an estimate with its operators and with what it depends on: of a prompt in one step, and of
-// the first, the middle and the last decode step.
-func TestEstimateIsFourWalks(t *testing.T) {
+// TestEstimateIsFewWalks counts the walks of an estimate with its operators and with what it depends on: of prompts in one step, or in two
+// where the engine begins with some before the others arrive, and of the first, the middle and the last decode step.
+func TestEstimateIsFewWalks(t *testing.T) {
 	for _, model := range variety {
 		for _, engine := range []string{"vllm", "sglang", "transformers"} {
 			c := testCase(t, model, "h100", 8, 2)
@@ -152,7 +152,11 @@ func TestEstimateIsFourWalks(t *testing.T) {
 				t.Errorf("%s by %s: %d and %d operators, %+v, %+v", model, engine, len(r.PrefillOps), len(r.DecodeOps), r.Prefill.Depends,
 					r.Decode.Depends)
 			}
-			if count.n > 4 {
+			most := 4
+			if count.Profile().Early > 0 {
+				most++
+			}
+			if count.n > most {
 				t.Errorf("%s by %s: %d walks", model, engine, count.n)
 			}
 		}

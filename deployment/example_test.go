@@ -18,5 +18,5 @@ func Example() {
 	}
 	fmt.Printf("%s: %.1f of %.1f GB, TTFT %.0f ms, TPOT %.1f ms\n", ans.Verdict().Text, ans.Memory.Total/1e9, ans.Memory.Usable/1e9,
 		ans.TTFT.Expected*1e3, ans.TPOT.Expected*1e3)
-	// Output: fits: 75.6 of 78.2 GB, TTFT 932 ms, TPOT 29.3 ms
+	// Output: fits: 75.6 of 78.2 GB, TTFT 940 ms, TPOT 29.3 ms
 }

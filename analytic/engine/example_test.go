@@ -17,5 +17,5 @@ func Example() {
 	fmt.Println(e.Profile().Unmeasured)
 	// Output:
 	// vllm@0.19.0
-	// vLLM 0.19.0: not measured; constants of 0.25.1, wider by 18 %
+	// vLLM 0.19.0: not measured; constants of 0.25.1, wider by 14 %
 }

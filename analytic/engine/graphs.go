@@ -126,7 +126,8 @@ func capture(l *analytic.Lowering, decode bool) {
 }
 
 // oneByOne adds what the host does for kernels that no CUDA graph launches: it calls attention and, if the model is compiled in pieces,
-// the piece after it. All-reduces over peer memory take one more launch.
+// the piece after it. Python calls each operator of shared experts, which lie within the operator of all experts that is not compiled
+// (SharedExperts of vllm/model_executor/layers/fused_moe/runner; experiments/h200-hybrids). All-reduces over peer memory take one more launch.
 func oneByOne(l *analytic.Lowering, compiled bool) {
 	called := false
 	for i := range l.Kernels {
@@ -136,6 +137,11 @@ func oneByOne(l *analytic.Lowering, compiled bool) {
 			if k.Dispatches, called = 1, true; compiled {
 				k.Dispatches = 2
 			}
+		case l.Ops[k.Main].Shared && compiled:
+			k.Dispatches = 1
+			if l.Ops[k.Main].Name == sharedGate {
+				k.Helpers += 2 // the sigmoid of the gate and the product with it
+			}
 		case t == operator.Reduce && k.Class == roofline.OneShotAllReduce:
 			k.Launches++ // its input is copied to memory that the other ranks read (experiments/vllm-host/h100)
 		case t == operator.Reduce && k.Class == roofline.AllReduce:
@@ -143,6 +149,9 @@ func oneByOne(l *analytic.Lowering, compiled bool) {
 		}
 	}
 }
+
+// sharedGate is the product that decides how much of the shared experts' results counts.
+const sharedGate = "shared_expert_gate"
 
 // padded reports whether operator i of a part also computes the padding rows of a CUDA graph. Attention and recurrences
 // skip them, and the LM head and the all-gather of its scores run outside of the graph.

@@ -41,10 +41,12 @@ func gatedDelta(b *models.Block) bool {
 
 // A scanHost is how a server runs recurrences, as its Python code has it. The operator tables have the kernels of the gated delta rule from
 // normed queries and keys to the results; what prepares and stores them is not in them. A kernel of Triton's counts
-// as two launches of the host, for its JITFunction binds and specializes the arguments in Python before a launcher takes them.
+// as several launches of the host, for its JITFunction binds and specializes the arguments in Python before a launcher takes them.
 type scanHost struct {
 	prompt func(*analytic.Lowering) scanLaunches // gives the launches of the gated delta rule over prompts
 	pieces float64                               // kernels in the CUDA graphs around the gated delta rule, the gated norm among them
+	triton float64                               // launches of the host that a kernel of Triton's counts as
+	states float64                               // those of a kernel of a state-space model, which has some forty arguments
 }
 
 // A scanLaunches is the kernels of the gated delta rule over a prompt, which no CUDA graph has.
@@ -54,8 +56,8 @@ type scanLaunches struct {
 }
 
 // conv makes the kernel of a convolution, which Triton compiles.
-func (scanHost) conv(l *analytic.Lowering, i int) {
-	fused(l, i).Helpers = 1
+func (h scanHost) conv(l *analytic.Lowering, i int) {
+	fused(l, i).Helpers = h.triton - 1
 }
 
 // scan makes the kernels of a recurrence over a prompt. Those beside it read and write queries, keys and values, the states of the
@@ -63,7 +65,7 @@ func (scanHost) conv(l *analytic.Lowering, i int) {
 func (h scanHost) scan(l *analytic.Lowering, i int) {
 	k, s := fused(l, i), l.Ops[i].Block.Scan
 	if !gatedDelta(l.Ops[i].Block) {
-		k.Helpers = 2*5 - k.Launches
+		k.Helpers = h.states*5 - k.Launches
 		gatedNorm(l, i, 1)
 		return
 	}

@@ -16,9 +16,9 @@ type releases struct {
 	// Releases whose operators or steps were timed, that of the constants first; "0.24" is 0.24.0 and 0.24.1 too.
 	timed []string
 	// By how much the times of another release may differ besides, as a share of the expected time. Added in quadrature to the interval of
-	// the timed releases, it has 95 % of the times inside that are known of others: 896 of vLLM 0.12 to 0.33 (0.18), 383 of SGLang 0.5.5 to
-	// 0.5.23 (0.28) and 789 of TensorRT-LLM 1.0 to 1.3 (0.06). Without it 83, 81 and 93 % were inside. Those of
-	// transformers are too few to tell; it has the term of all together (0.16). "go test ./validate -run Spread -v" works all of this out.
+	// the timed releases, it has 95 % of the times inside that are known of others: 896 of vLLM 0.12 to 0.33 (0.145), 383 of SGLang 0.5.5 to
+	// 0.5.23 (0.28) and 789 of TensorRT-LLM 1.0 to 1.3 (0.06). Without it 85, 81 and 93 % were inside. Those of
+	// transformers are too few to tell; it has the term of all together (0.145). "go test ./validate -run Spread -v" works all of this out.
 	spread  float64
 	patches []patch
 }

@@ -51,10 +51,11 @@ func TestTensorRTLaunches(t *testing.T) {
 // host.
 func TestGatingIsTimedWithExperts(t *testing.T) {
 	for _, x := range []struct {
-		scheme        string
+		gpu, scheme   string
 		want, helpers float64 // launches of the choice, and those of the kernels that the experts' time includes
-	}{{"w16a16", 5, 0}, {"fp8-block", 0, 8}} {
+	}{{"a100", "w16a16", 5, 0}, {"h100", "w16a16", 0, 6}, {"h100", "fp8-block", 0, 8}} {
 		c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
+		c.Machine = casetest.Machine(t, x.gpu, "vllm")
 		shard := operator.NewRank(c.Model, analytic.Parallelism{TP: 1}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
 		s := shard.Step(16, 1, 100, 1)
 		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
@@ -70,8 +71,8 @@ func TestGatingIsTimedWithExperts(t *testing.T) {
 			}
 		}
 		if launches != x.want || helpers != x.helpers {
-			t.Errorf("%s: the choice of experts has %g launches of its own and %g of the experts' kernel, want %g and %g", x.scheme, launches,
-				helpers, x.want, x.helpers)
+			t.Errorf("%s on %s: the choice of experts has %g launches of its own and %g of the experts' kernel, want %g and %g", x.scheme, x.gpu,
+				launches, helpers, x.want, x.helpers)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func copiedAttention(l *analytic.Lowering, i int) {
 // eagerReleases are those of transformers. Before its model families took PyTorch's scaled_dot_product_attention, attention wrote its
 // scores to memory.
 func eagerReleases(attention func(lowering) lowering) releases {
-	return releases{timed: []string{"5.17"}, spread: 0.16, patches: []patch{{
+	return releases{timed: []string{"5.17"}, spread: 0.145, patches: []patch{{
 		until: version{4, 46, 0}, what: "attention of some models writes its scores to memory", source: "transformers, modeling files",
 		apply: func(e *Engine, at version) {
 			now := e.kernels[operator.Attend]

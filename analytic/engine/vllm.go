@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"llmprof/analytic"
@@ -23,10 +24,10 @@ var vllm = Engine{
 			"shared out as its start-up does",
 		Constants: vllmServerConstants, Tabled: true, Operators: tabled("vllm"), Budget: vllmScheduler.pass, Utilization: taking(0.92),
 		HostError: vllmHostError, Support: vllmRuns, Padding: vllmPadding, Allocate: vllmAllocation(version{0, 25, 1}),
-		State: vllmStates,
+		State: vllmStates, Early: vllmEarly,
 	},
 	title: "vLLM",
-	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.18, patches: []patch{
+	releases: releases{timed: []string{"0.25.1", "0.25", "0.24"}, spread: 0.145, patches: []patch{
 		{from: version{0, 11, 1}, until: version{0, 15, 0}, what: "DeepGEMM runs experts in FP8 by blocks on Hopper at every number of rows, " +
 			"from when scales in E8M0 were the default there until backends were ranked",
 			source: "vllm-project/vllm, pull requests 26197 and, by its date, 32414; triton_deep_gemm_moe.py",
@@ -56,6 +57,11 @@ var vllm = Engine{
 		operator.Shuffle: gather, operator.Conv: vllmScans.conv, operator.Scan: vllmScans.step, operator.ChunkedScan: vllmScans.scan,
 	},
 }
+
+// vllmEarly is how many prompts of a batch that is sent at once share the first step: the engine begins with what has arrived
+// (_process_input_queue of vllm/v1/engine/core.py), and launches that step before it looks for more. Of eight prompts two to four came in time
+// (experiments/h200-pair).
+const vllmEarly = 2
 
 // vllmStates is the format of recurrent states where a config names none: FP32 of Nemotron-H (NemotronHForCausalLMConfig of
 // vllm/model_executor/models/config.py).
@@ -218,8 +224,9 @@ var vllmSizes = sizes{{2, 1}, {4, 4}, {256, 8}, {math.Inf(1), 16}}
 
 // vllmCaptures sets --max-cudagraph-capture-size, of prompts and decode steps alike, or --enforce-eager.
 func vllmCaptures(e *Engine, tokens float64) {
-	e.decodes, e.prompts = nil, nil
 	if tokens == 0 {
+		e.decodes, e.prompts = nil, nil
+		e.kernels[operator.Norm], e.kernels[operator.Rotary] = vllmEagerNorm, vllmEagerRotary
 		return
 	}
 	e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, tokens) }
@@ -232,23 +239,48 @@ func vllmCaptures(e *Engine, tokens float64) {
 	}
 }
 
-// vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33). Beside the rule one kernel of Triton's splits,
-// norms and gates, four gather the states, zero those of new sequences and store them, and one copies the results. The tables have two that
-// convert lengths and gates and FlashInfer's, which may be two, or six of Triton's. Graphs have a kernel that clears the results, and the
-// gated norm.
-var vllmScans = scanHost{pieces: 2, prompt: func(l *analytic.Lowering) scanLaunches {
+// vllmEagerNorm makes the kernels of a norm that torch.compile does not make one. Gemma's, which multiplies by a weight and one, has no kernel
+// in vLLM: PyTorch runs ten operators, three more with the residual sum, whose launches take the host half as long as those of other
+// kernels, and which write their results in FP32 (GemmaRMSNorm of layernorm.py, 0.33; experiments/h200-hybrids).
+func vllmEagerNorm(l *analytic.Lowering, i int) {
+	k := fused(l, i)
+	if l.Ops[i].Type == operator.Norm && addsOne(l.Step.Model) {
+		k.Helpers = 5 - k.Launches
+		k.Work.Acts = k.Work.Acts.Times(7)
+	}
+}
+
+// vllmEagerRotary makes the kernels of rotary embedding, with norms of queries and of keys ahead of it in Gemma. Qwen's have a kernel for all.
+func vllmEagerRotary(l *analytic.Lowering, i int) {
+	if rotary(l, i); headNorms(&l.Ops[i]) && strings.HasPrefix(l.Step.Model.Family, "gemma") {
+		l.Kernels[len(l.Kernels)-1].Helpers = 2*5 - 1
+	}
+}
+
+// addsOne reports whether the norms of a model multiply by a weight and one.
+func addsOne(m *models.Model) bool {
+	return slices.ContainsFunc([]string{"gemma", "qwen3_next", "qwen3_5"}, func(f string) bool { return strings.HasPrefix(m.Family, f) })
+}
+
+// vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33; traces of experiments/h200-hybrids). Beside the
+// rule one kernel of Triton's splits, norms and gates, and seven of PyTorch's convert indices twice, gather the states, find and zero those
+// of new sequences, store them, and copy the results. The tables have two that convert lengths and gates and FlashInfer's, which may be two,
+// or six of Triton's and a fill. Graphs have a kernel that clears the results, and the gated norm. Python takes some 110 to 170 µs for a
+// kernel of Triton's where PyTorch's sum of two vectors takes 13 (the same experiment).
+var vllmScans = scanHost{pieces: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(l *analytic.Lowering) scanLaunches {
 	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {
-		return scanLaunches{beside: 6, moves: 7, calls: 4}
+		return scanLaunches{beside: 8, moves: vllmTriton + 7, calls: 4}
 	}
 	return vllmTritonScans.prompt(l)
 }}
 
-// vllmTritonScans has the gated delta rule by Triton on every GPU, as vLLM has it where FlashInfer is not installed. The decorators of the
-// six kernels, which choose a configuration, take Python hardly longer than the launch of a kernel without them
-// (experiments/vllm-host/triton_launch.py).
-var vllmTritonScans = scanHost{pieces: 2, prompt: func(*analytic.Lowering) scanLaunches {
-	return scanLaunches{beside: 6, moves: 7, calls: 2 * 6}
+// vllmTritonScans has the gated delta rule by Triton on every GPU, as vLLM has it where FlashInfer is not installed.
+var vllmTritonScans = scanHost{pieces: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(*analytic.Lowering) scanLaunches {
+	return scanLaunches{beside: 8, moves: vllmTriton + 7, calls: vllmTriton*6 + 1}
 }}
+
+// vllmTriton is the launches of vLLM's host that a kernel of Triton's counts as where Python launches it.
+const vllmTriton = 3
 
 // gdnTriton is the option of vLLM that runs prompts of gated delta nets by Triton instead of FlashInfer: --gdn-prefill-backend triton.
 const gdnTriton = "gdn-triton"

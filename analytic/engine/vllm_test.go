@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"llmprof/analytic"
@@ -23,6 +24,7 @@ func TestGraphRows(t *testing.T) {
 		nine := explain(t, onEngine(t, model, "vllm", w)).DecodeOps
 		w.Batch = 16
 		sixteen := explain(t, onEngine(t, model, "vllm", w)).DecodeOps
+		var products [2]unit.Seconds // of experts, one kernel, whose operators share its time by the work of their own rows
 		for i := range nine {
 			if nine[i].Name != sixteen[i].Name {
 				t.Fatalf("%s: operator %d is %s and %s", model, i, nine[i].Name, sixteen[i].Name)
@@ -32,10 +34,14 @@ func TestGraphRows(t *testing.T) {
 				if nine[i].Expected >= sixteen[i].Expected {
 					t.Errorf("%s: %s of 9 sequences takes %v, of 16 %v", model, nine[i].Name, nine[i].Expected, sixteen[i].Expected)
 				}
+			case "router", "experts_gate_up", "experts_activation", "experts_down":
+				products[0] += nine[i].Expected
+				products[1] += sixteen[i].Expected
 			default:
 				near(t, model+" "+nine[i].Name, nine[i].Expected, sixteen[i].Expected, 1e-12)
 			}
 		}
+		near(t, model+" experts", products[0], products[1], 1e-12)
 	}
 }
 
@@ -243,6 +249,73 @@ func TestVLLMSizes(t *testing.T) {
 	} {
 		if s, err := engine.SchedulerOf("vllm", casetest.GPU(t, gpu)); err != nil || s.Budget != want[0] || s.MaxSeqs != want[1] {
 			t.Errorf("%s: steps of %d tokens and %d sequences, want %v: %v", gpu, s.Budget, s.MaxSeqs, want, err)
+		}
+	}
+}
+
+// TestEarlyPrompts holds that the first step of prompts that are sent together has two of them, and that fewer have one step.
+func TestEarlyPrompts(t *testing.T) {
+	for batch, want := range map[int][]float64{1: {1}, 2: {2}, 8: {2, 6}} {
+		w := analytic.Workload{Batch: batch, PromptLen: 128, GenLen: 1}
+		p, err := analytic.NewPredictor(onEngine(t, "llama3.1-8b", "vllm", w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float64
+		for _, run := range p.Prefill(&w) {
+			if run.Steps > 0 {
+				got = append(got, run.First.Batch)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d prompts: steps of %v, want %v", batch, got, want)
+		}
+	}
+}
+
+// hostOf counts launches and calls of the host for a prompt that no CUDA graph has, of the operators that are asked for.
+func hostOf(t *testing.T, model string, e analytic.Engine, of func(*operator.Op) bool) (launches, calls float64) {
+	t.Helper()
+	c := onEngine(t, model, "vllm", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 1})
+	m, err := analytic.Calibrated(c.Machine.GPU, e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Machine = m
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.Step(1, 1024, 0, 1)
+	p.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
+		for i := range l.Kernels {
+			if k := &l.Kernels[i]; !k.Graphed && of(&l.Ops[k.Main]) {
+				launches, calls = launches+(k.Launches+k.Helpers)*k.Count, calls+k.Dispatches*k.Count
+			}
+		}
+	})
+	return launches, calls
+}
+
+// TestSharedExpertsAreCalled holds that Python calls each of the four operators of shared experts in a layer: two products, the activation,
+// and the gate, which has two kernels more.
+func TestSharedExpertsAreCalled(t *testing.T) {
+	launches, calls := hostOf(t, "qwen3.6-35b-a3b", casetest.Engine(t, "vllm"), func(o *operator.Op) bool { return o.Shared })
+	if launches != 40*6 || calls != 40*4 {
+		t.Errorf("40 layers: %v launches and %v calls, want 240 and 160", launches, calls)
+	}
+}
+
+// TestEagerNorms holds that norms of Gemma without torch.compile take the host five launches each, and others one.
+func TestEagerNorms(t *testing.T) {
+	eager, err := engine.WithGraphs(casetest.Engine(t, "vllm"), engine.Graphs{Eager: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm := func(o *operator.Op) bool { return o.Type == operator.Norm }
+	for model, want := range map[string]float64{"gemma3-12b": 5 * (4*48 + 1), "qwen3.5-9b": 5 * (2*32 + 1), "llama3.1-8b": 2*32 + 1} {
+		if launches, _ := hostOf(t, model, eager, norm); launches != want {
+			t.Errorf("%s: %v launches of norms, want %v", model, launches, want)
 		}
 	}
 }

@@ -24,6 +24,8 @@ type Rank struct {
 	HostEmbedding bool     // The table of the input embedding does too.
 
 	Encoders []Encoder // towers that run for each request; nil where requests are text
+
+	Early int // prompts of a batch that the engine begins with before the others arrive; 0 where it waits for all
 }
 
 // Settings are what a server is started with besides its split and its formats, as far as its memory depends on it.

@@ -79,15 +79,26 @@ func (r *Rank) FirstDecode(w *Workload) Step { return r.at(w, w.PromptLen) }
 // last, if there are any, and the last. The LM head runs in the last step, unless it runs on
 // every position. A batch with more tokens than the budget of a step (0 for no limit) prefills
 // in equal groups of sequences; an engine fills its steps and splits prompts between them,
-// with equal work in as many steps.
-func (r *Rank) Prefill(w *Workload, budget int) (runs [2]Run) {
+// with equal work in as many steps. Prompts that an engine begins with before the others arrive (Rank.Early) have steps of their own.
+func (r *Rank) Prefill(w *Workload, budget int) (runs [4]Run) {
+	batch := r.at(w, w.CachedPrefix).Batch
+	if early := float64(r.Early); early > 0 && early < batch && r.Par.MicroBatches == 1 {
+		runs[0], runs[1] = r.prefill(w, budget, early)
+		batch -= early
+	}
+	runs[2], runs[3] = r.prefill(w, budget, batch)
+	return runs
+}
+
+// prefill is the steps of a prefill of batch sequences of a workload: those before the last chunk, and that.
+func (r *Rank) prefill(w *Workload, budget int, batch float64) (before, end Run) {
 	full := r.at(w, w.CachedPrefix)
 	most, chunk := w.Step(budget)
-	groups := max(math.Ceil(full.Batch/most), 1)
+	groups := max(math.Ceil(batch/most), 1)
 	fresh := w.PromptLen - w.CachedPrefix
 	n := (fresh - 1) / int(chunk)
 	last := r.at(w, w.CachedPrefix+n*int(chunk))
-	full.Batch /= groups
+	full.Batch = batch / groups
 	last.Batch = full.Batch
 	full.Prompt, last.Prompt = true, true
 	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
@@ -95,7 +106,7 @@ func (r *Rank) Prefill(w *Workload, budget int) (runs [2]Run) {
 	if w.AllLogits {
 		full.Logits, last.Logits = full.New, last.New
 	}
-	return [2]Run{{full, n, groups}, {last, 1, groups}}
+	return Run{full, n, groups}, Run{last, 1, groups}
 }
 
 // A Workload is equal sequences that are started together: Batch of them in each

@@ -105,15 +105,15 @@ def instrumented(r, until):
 
 
 def traces(r, until):
-    for prompt, gen in ((128, 1), (1024, 1), (128, 3)):
+    for batch, prompt, gen in ((1, 1024, 1), (1, 128, 1), (8, 1024, 1), (1, 8192, 1), (1, 128, 4), (32, 128, 4), (128, 128, 4)):
         if time.monotonic() > until:
             return
-        r.run(1, prompt, gen)
+        r.run(batch, prompt, gen)
         r.rpc(hostprobe.profile)
-        r.run(1, prompt, gen)
-        path = os.path.join(out, f"{name}-p{prompt}-g{gen}.json.gz")
+        r.run(batch, prompt, gen)
+        path = os.path.join(out, f"{name}-b{batch}-p{prompt}-g{gen}.json.gz")
         r.rpc(hostprobe.profile, path)
-        write(kind="trace", prompt=prompt, gen=gen, bytes=os.path.getsize(path) if os.path.exists(path) else 0)
+        write(kind="trace", batch=batch, prompt=prompt, gen=gen, bytes=os.path.getsize(path) if os.path.exists(path) else 0)
 
 
 def main():
@@ -128,7 +128,7 @@ def main():
         time.sleep(0.1)
     begun = time.monotonic()
     until = begun + float(seconds)
-    for what, share in ((points, 0.5), (instrumented, 0.8), (traces, 1.0)):
+    for what, share in ((points, 0.45), (instrumented, 0.65), (traces, 1.0)):
         try:
             write(kind="pace", **r.rpc(hostprobe.pace))
             what(r, begun + share * float(seconds))
