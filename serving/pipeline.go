@@ -23,7 +23,6 @@ type pipeline struct {
 type inflight struct {
 	end     unit.Seconds
 	outputs []output
-	ended   []*sequence
 }
 
 // pipeline is that of a replica; nil where one batch is under way at a time.
@@ -90,13 +89,12 @@ func (r *replica) enters(now unit.Seconds) {
 	p, c := r.pipe, &r.cost
 	*c = rested(*c, min(max(float64((now-r.stopped)/analytic.Window), 0), 1))
 	before := max(now, r.stopped)
-	r.gained()
 	r.begin, r.stopped = now, p.passes(now, c)
 	r.end = p.next()
 	adds := r.stopped - before
 	c.Energy -= r.server.idle().For(c.Time - adds)
 	c.Time = adds
-	p.inflight = append(p.inflight, inflight{r.stopped, slices.Clone(r.outputs), slices.Clone(r.ending)})
+	p.inflight = append(p.inflight, inflight{r.stopped, r.gains})
 	r.held = p.inflight[0].end
 }
 
@@ -107,7 +105,7 @@ func (c *cluster) leaves(r *replica) {
 	p.inflight = p.inflight[:copy(p.inflight, p.inflight[1:])]
 	r.outputs = f.outputs
 	c.output(r)
-	r.free(f.ended)
+	r.free(f.outputs)
 	if len(p.inflight) > 0 {
 		r.held = p.inflight[0].end
 	}

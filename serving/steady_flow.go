@@ -24,7 +24,6 @@ type flow struct {
 	memory
 	stepTimes
 	largest Capacity // zero if not worked out yet
-	rough   float64  // the same
 }
 
 // A traffic is the lengths of requests, and means of what follows from them.
@@ -33,8 +32,7 @@ type traffic struct {
 	gen              float64        // tokens of an answer
 	yields           float64        // tokens of a step that decodes
 	spread           float64        // variance of the answers' lengths over the square of their mean
-	context          float64        // of a sequence that decodes, over time
-	contexts         []contextShare // of those between the same windows
+	contexts         []contextShare // of the sequences that decode between the same windows
 	uncached         uncached
 }
 
@@ -54,7 +52,7 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	}
 	f := &flow{ctx: ctx, server: s, peers: float64(s.Predictor.Par.ExpertReplicas()), policy: policyOf(&s.Scheduler), front: s.frontend(),
 		stages: 1}
-	f.stepTimes = stepTimes{prices: known, tables: map[int]*tokenCosts{}}
+	f.stepTimes = stepTimes{prices: known}
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
@@ -67,9 +65,8 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 // traffic is requests of these lengths.
 func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
 	mean, square := gen.moments()
-	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1,
-		context: prompt.MeanLength() + square/(2*mean)}
-	t.contexts = contextShares(windows, prompt, gen, t.context)
+	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1}
+	t.contexts = contextShares(windows, prompt, gen)
 	t.uncached = newUncached(s, prompt.Quantiles())
 	return t
 }
@@ -132,10 +129,7 @@ func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
 type contextShare struct{ share, context float64 }
 
 // contextShares are the sequences that decode between the same windows, for attention is linear in the context only there.
-func contextShares(windows []float64, prompt, gen Lengths, context float64) []contextShare {
-	if len(windows) == 0 {
-		return []contextShare{{1, context}}
-	}
+func contextShares(windows []float64, prompt, gen Lengths) []contextShare {
 	all, sum := make([]contextShare, len(windows)+1), 0.0
 	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
 		i := 0
@@ -176,17 +170,6 @@ func newUncached(s *Server, prompts []int) (u uncached) {
 	u.length, u.past = squares/u.mean, u.past/u.mean
 	slices.Sort(u.all)
 	return u
-}
-
-// longest is the mean of the longest of n prompts.
-func (u *uncached) longest(n float64) (mean float64) {
-	below, all := 0.0, float64(len(u.all))
-	for i, tokens := range u.all {
-		within := math.Pow(float64(i+1)/all, n)
-		mean += tokens * (within - below)
-		below = within
-	}
-	return mean
 }
 
 // units is how many queues so many replicas are.

@@ -16,13 +16,6 @@ func (f *flow) besides(n int) int {
 	return 0
 }
 
-// parts is the tokens of some prompts over those of the replica that has most of these tokens.
-func (f *flow) parts(prompts float64) float64 {
-	each := math.Ceil(prompts / f.peers)
-	longest := f.uncached.longest(min(prompts, f.peers)) / f.uncached.mean
-	return prompts / each / (1 + (longest-1)/math.Sqrt(each))
-}
-
 // lockstep is a step of all replicas: replicas that only decode wait for those with prompts.
 func (f *flow) lockstep(n int, tokens float64) Cost {
 	prompts := math.Ceil(tokens/f.uncached.mean - 1e-9)
@@ -36,7 +29,7 @@ func (f *flow) lockstep(n int, tokens float64) Cost {
 		work[1] = c
 	}
 	if busy > 0 {
-		c = f.replica(f.besides(n), tokens/f.parts(prompts), n, together)
+		c = f.replica(f.besides(n), tokens/busy, n, together)
 		work[0] = c
 	}
 	c.Energy, c.Headroom.Energy = 0, c.Headroom.Energy.Times(f.peers)

@@ -55,7 +55,7 @@ func TestSteadyOfSharedExperts(t *testing.T) {
 			} {
 				e := y.steady/y.simulated - 1
 				t.Logf("%s %+.1f %%", y.name, 100*e)
-				if math.Abs(e) > 0.16 {
+				if math.Abs(e) > 0.08 {
 					t.Errorf("%s %g, simulated %g", y.name, y.steady, y.simulated)
 				}
 			}

@@ -78,7 +78,7 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 		return fmt.Errorf("%w: %s has whole milliseconds, and these are fractions", ErrUnit, t.form.what)
 	case known && t.form.unit != "":
 		t.unit(t.form.unit, "")
-		t.whole = t.form.unit == "ms"
+		t.times.whole = t.form.unit == "ms"
 	case seen.fractions:
 		t.unit("s", "since they are fractions")
 	case t.options.lengths || seen.at == nil:
@@ -91,9 +91,9 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 }
 
 func (t *Trace) unit(name, why string) {
-	t.Unit, t.scale = name, 1
+	t.Unit, t.times.scale = name, 1
 	if scale, ok := units[name]; ok {
-		t.scale = scale
+		t.times.scale = scale
 	}
 	if why != "" {
 		t.why = append(t.why, "times "+why)
@@ -185,8 +185,8 @@ func (t *Trace) Decided() string {
 	if t.Block > 0 {
 		text += fmt.Sprintf(", hashes of %d tokens", t.Block)
 	}
-	if t.runs > 1 {
-		text += fmt.Sprintf(", %d runs one after the other", t.runs)
+	if t.sorted.runs > 1 {
+		text += fmt.Sprintf(", %d runs one after the other", t.sorted.runs)
 	}
 	if len(t.why) > 0 {
 		text += " (" + strings.Join(t.why, "; ") + ")"

@@ -16,13 +16,12 @@ import (
 type document struct {
 	from  *text
 	d     *json.Decoder
-	names map[string]string // plain names of keys
-	lists int               // that are open where records are read
+	lists int // that are open where records are read
 }
 
 func newDocument(from *text) *document {
 	from.json = true
-	d := &document{from: from, d: json.NewDecoder(from), names: map[string]string{}}
+	d := &document{from: from, d: json.NewDecoder(from)}
 	d.d.UseNumber()
 	from.renew()
 	return d
@@ -40,7 +39,7 @@ func topNames(head []byte) (names []string) {
 		if err != nil {
 			break
 		}
-		names = append(names, d.plain(key))
+		names = append(names, plain(fmt.Sprint(key)))
 		if d.skip() != nil {
 			break
 		}
@@ -74,18 +73,6 @@ func (d *document) broken(err error) error {
 
 // line is where the reading is.
 func (d *document) line() int { return d.from.line(d.d.InputOffset()) }
-
-func (d *document) plain(key json.Token) string {
-	text, _ := key.(string)
-	name, ok := d.names[text]
-	if !ok {
-		name = plain(text)
-		if len(d.names) < mostFields {
-			d.names[text] = name
-		}
-	}
-	return name
-}
 
 // skip passes a value over.
 func (d *document) skip() error {
@@ -157,7 +144,7 @@ const mostNested = 3
 
 // add takes a field of a record, and those within it.
 func (d *document) add(r *record, above, aboveName string, key json.Token, value json.RawMessage, depth int) error {
-	f := field{key: above + key.(string), name: aboveName + d.plain(key), value: string(value)}
+	f := field{key: above + key.(string), name: aboveName + plain(fmt.Sprint(key)), value: string(value)}
 	switch {
 	case value[0] == '"':
 		if err := json.Unmarshal(value, &f.value); err != nil {
@@ -184,32 +171,41 @@ func (d *document) add(r *record, above, aboveName string, key json.Token, value
 	return r.add(f)
 }
 
-// walk calls each for the objects that a path leads to: names of fields, and "[]" for each item of a list.
-func (d *document) walk(path []string, each func() error) error {
+// takers take the values at paths of an object: ".name" for a field, and ".[]" for each item of a list.
+type takers map[string]func() error
+
+// lead reports whether values are taken at a path or below it.
+func (t takers) lead(path string) bool {
+	for to := range t {
+		if to == path || strings.HasPrefix(to, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// walk reads the value at a path. What nobody takes is passed over.
+func (d *document) walk(path string, takes takers) error {
+	if take := takes[path]; take != nil {
+		return take()
+	}
+	if !takes.lead(path) {
+		return d.skip()
+	}
 	open, err := d.token()
-	if err != nil {
+	if err != nil || open == nil {
 		return err
 	}
-	if len(path) == 0 {
-		if open != json.Delim('{') {
-			return fmt.Errorf("line %d: %.40v where a request begins: want an object", d.line(), open)
-		}
-		return each()
-	}
-	switch {
-	case open == json.Delim('{') && path[0] != "[]":
-		err = d.members(func(name string) (func() error, bool) {
-			return func() error { return d.walk(path[1:], each) }, name == path[0]
-		})
-	case open == json.Delim('[') && path[0] == "[]":
+	item := path + ".[]"
+	switch list := takes.lead(item); {
+	case list && open == json.Delim('['):
 		for err == nil && d.d.More() {
-			err = d.walk(path[1:], each)
+			err = d.walk(item, takes)
 		}
-	case open == nil:
-		return nil
+	case !list && open == json.Delim('{'):
+		err = d.members(path, takes)
 	default:
-		return fmt.Errorf("line %d: %.40v where %s is wanted", d.line(), open,
-			map[bool]string{true: "a list", false: "an object"}[path[0] == "[]"])
+		return fmt.Errorf("line %d: %.40v where %s is wanted", d.line(), open, map[bool]string{true: "a list", false: "an object"}[list])
 	}
 	if err == nil {
 		_, err = d.token()
@@ -217,27 +213,20 @@ func (d *document) walk(path []string, each func() error) error {
 	return err
 }
 
-// members reads the fields of an object that was opened by what of gives for their names, and passes the others over.
-func (d *document) members(of func(name string) (read func() error, ok bool)) error {
-	seen := map[string]string{}
+// members reads the fields of an object that was opened. Two of one name are a mistake, since either may be meant.
+func (d *document) members(path string, takes takers) error {
+	seen := map[string]json.Token{}
 	for d.d.More() {
 		key, err := d.token()
 		if err != nil {
 			return err
 		}
-		name := d.plain(key)
-		read, ok := of(name)
-		if !ok {
-			if err := d.skip(); err != nil {
-				return err
-			}
-			continue
-		}
-		if first, again := seen[name]; again {
+		below := path + "." + plain(fmt.Sprint(key))
+		if first, again := seen[below]; again && takes.lead(below) {
 			return fmt.Errorf("line %d: %.60q and %.60q are one name: leave one out", d.line(), first, key)
 		}
-		seen[name], _ = key.(string)
-		if err := read(); err != nil {
+		seen[below] = key
+		if err := d.walk(below, takes); err != nil {
 			return err
 		}
 	}
@@ -246,31 +235,24 @@ func (d *document) members(of func(name string) (read func() error, ok bool)) er
 
 // results gathers the requests of the results of benchmarks, of which a file may have several.
 func (t *Trace) results(d *document) error {
-	var path []string
-	if t.form.list != "" {
-		path = strings.Split(t.form.list, ".")
+	all := &columns{}
+	takes := takers{"." + t.form.list: func() error { return t.listed(d) }}
+	if t.form.columns {
+		takes = t.taking(d, all)
 	}
 	for {
 		d.from.renew()
-		open, err := d.d.Token()
-		switch {
-		case errors.Is(err, io.EOF):
-			t.sorted()
+		if !d.d.More() {
+			if _, err := d.d.Token(); !errors.Is(err, io.EOF) {
+				return d.broken(err)
+			}
+			t.inOrder()
 			return nil
-		case err != nil:
-			return d.broken(err)
-		case open != json.Delim('{'):
-			return fmt.Errorf("line %d: %.40v where the results of a benchmark begin: want an object", d.line(), open)
 		}
-		if t.form.columns {
-			err = t.lists(d)
-		} else {
-			err = d.members(func(name string) (func() error, bool) {
-				return func() error { return d.walk(path[1:], func() error { return t.listed(d) }) }, name == path[0]
-			})
-		}
-		if err == nil {
-			_, err = d.token()
+		line := d.line()
+		err := d.walk("", takes)
+		if err == nil && t.form.columns {
+			err = t.run(all, line)
 		}
 		if err != nil {
 			return err
@@ -280,6 +262,13 @@ func (t *Trace) results(d *document) error {
 
 // listed takes a record of a list, or those of the list that it has in place of a request, as the subagents of an agent have.
 func (t *Trace) listed(d *document) error {
+	open, err := d.token()
+	switch {
+	case err != nil:
+		return err
+	case open != json.Delim('{'):
+		return fmt.Errorf("line %d: %.40v where a request begins: want an object", d.line(), open)
+	}
 	r, err := d.record()
 	if err != nil {
 		return err
@@ -303,66 +292,83 @@ func (t *Trace) listed(d *document) error {
 	}
 }
 
-// lists reads results that have a list for each field.
-func (t *Trace) lists(d *document) error {
-	var at []float64
-	var prompt, gen []int32
-	lasted := 0.0
+// columns are results that have a list for each field.
+type columns struct {
+	at          []float64
+	prompt, gen []int32
+	lasted      float64
+}
+
+// taking takes the columns of results.
+func (t *Trace) taking(d *document, c *columns) takers {
 	counts := func(name string, to *[]int32) func() error {
-		return func() error {
-			return d.numbers(func(text string) error {
-				n, err := tokens(name, text)
-				*to = append(*to, int32(n))
-				return err
-			})
-		}
+		return d.listed(func(text string) error {
+			n, err := tokens(name, text)
+			*to = append(*to, int32(n))
+			return err
+		})
 	}
-	line := d.line()
-	err := d.members(func(name string) (func() error, bool) {
-		switch name {
-		case t.form.at[0]:
-			return func() error {
-				return d.numbers(func(text string) error {
-					v, err := t.moment("start_times", text)
-					at = append(at, v)
-					return err
-				})
-			}, true
-		case "duration":
-			return func() error {
-				var value json.RawMessage
-				if err := d.d.Decode(&value); err != nil {
-					return d.broken(err)
-				}
-				if json.Unmarshal(value, &lasted) != nil { // It only orders runs.
-					lasted = 0
-				}
-				return nil
-			}, true
-		case t.form.prompt[0]:
-			return counts("input_lens", &prompt), true
-		case t.form.gen[0]:
-			return counts("output_lens", &gen), true
+	return takers{
+		"." + t.form.at[0] + ".[]": d.listed(func(text string) error {
+			v, err := t.moment("start_times", text)
+			c.at = append(c.at, v)
+			return err
+		}),
+		"." + t.form.prompt[0] + ".[]": counts("input_lens", &c.prompt),
+		"." + t.form.gen[0] + ".[]":    counts("output_lens", &c.gen),
+		".duration": func() error {
+			var value json.RawMessage
+			if err := d.d.Decode(&value); err != nil {
+				return d.broken(err)
+			}
+			if json.Unmarshal(value, &c.lasted) != nil { // It only orders runs.
+				c.lasted = 0
+			}
+			return nil
+		},
+	}
+}
+
+// mostListed bounds the lists of numbers of a file, each of which has one name.
+const mostListed = 1 << 22
+
+// listed takes the numbers of a list one by one.
+func (d *document) listed(add func(text string) error) func() error {
+	n := 0
+	return func() error {
+		token, err := d.token()
+		if err != nil {
+			return err
 		}
-		return nil, false
-	})
+		if n++; n > mostListed {
+			return fmt.Errorf("line %d: lists of more than %d numbers, the most that are read", d.line(), mostListed)
+		}
+		if err := add(fmt.Sprint(token)); err != nil {
+			return fmt.Errorf("line %d: %w", d.line(), err)
+		}
+		return nil
+	}
+}
+
+// run takes the requests of results that begin in a line, and empties the columns.
+func (t *Trace) run(c *columns, line int) error {
+	n, prompts, gens := len(c.at), len(c.prompt), len(c.gen)
 	switch {
-	case err != nil:
-		return err
-	case len(at) == 0 && len(prompt) == 0 && len(gen) == 0:
+	case n == 0 && prompts == 0 && gens == 0:
 		return t.form.refused()
-	case len(at) == 0 || len(prompt) == 0 || len(gen) == 0:
-		return t.form.without(line, len(at), len(prompt))
-	case len(at) != len(prompt) || len(at) != len(gen):
-		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each",
-			line, t.form.what, len(at), len(prompt), len(gen))
+	case n == 0 || prompts == 0 || gens == 0:
+		return t.form.without(line, n, prompts)
+	case n != prompts || n != gens:
+		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each", line, t.form.what, n,
+			prompts, gens)
 	}
-	shift := t.follow(at, lasted)
-	for i := range at {
-		if err := t.keep(row{at: at[i] + shift, prompt: int(prompt[i]), gen: int(gen[i])}); err != nil {
+	shift := t.follow(c.at, c.lasted)
+	for i, at := range c.at {
+		if err := t.keep(row{at: at + shift, prompt: int(c.prompt[i]), gen: int(c.gen[i])}); err != nil {
 			return err
 		}
 	}
+	*c = columns{at: c.at[:0], prompt: c.prompt[:0], gen: c.gen[:0]}
 	return nil
 }
 
@@ -381,41 +387,9 @@ func (f *form) without(line, times, prompts int) error {
 // gives what its times are later by.
 func (t *Trace) follow(at []float64, lasted float64) (shift float64) {
 	begin, end := slices.Min(at), slices.Max(at)
-	if t.runs++; t.runs > 1 {
-		shift = max(t.ended-begin, 0)
+	if t.sorted.runs++; t.sorted.runs > 1 {
+		shift = max(t.sorted.ended-begin, 0)
 	}
-	t.ended = shift + max(end, begin+lasted)
+	t.sorted.ended = shift + max(end, begin+lasted)
 	return shift
-}
-
-// mostListed bounds a list of numbers.
-const mostListed = 1 << 22
-
-// numbers reads a list of numbers.
-func (d *document) numbers(each func(text string) error) error {
-	open, err := d.token()
-	if err != nil {
-		return err
-	}
-	if open != json.Delim('[') {
-		return fmt.Errorf("line %d: %.40v where a list is wanted", d.line(), open)
-	}
-	for n := 0; d.d.More(); n++ {
-		token, err := d.token()
-		switch {
-		case err != nil:
-			return err
-		case n == mostListed:
-			return fmt.Errorf("line %d: a list of more than %d numbers, the most that are read of one", d.line(), mostListed)
-		}
-		number, ok := token.(json.Number)
-		if !ok {
-			number = json.Number(fmt.Sprint(token))
-		}
-		if err := each(string(number)); err != nil {
-			return fmt.Errorf("line %d: %w", d.line(), err)
-		}
-	}
-	_, err = d.token()
-	return err
 }

@@ -155,19 +155,19 @@ func (t *Trace) moment(key, text string) (float64, error) {
 			return 0, fmt.Errorf("%.60s: %.40q is no time: want a number, or a date as 2023-11-16 18:15:46.68", key, text)
 		}
 	}
-	if t.kind == "" {
-		t.kind, t.key = kind, key
+	if t.times.kind == "" {
+		t.times.kind, t.times.key = kind, key
 	}
-	switch seconds := v * t.scale; {
-	case kind != t.kind:
-		return 0, fmt.Errorf("%.60s: %.40q is %s, and the times before it are each %s: write all of them in one way", key, text, kind, t.kind)
-	case key != t.key && stated(key) != stated(t.key):
+	switch seconds := v * t.times.scale; {
+	case kind != t.times.kind:
+		return 0, fmt.Errorf("%.60s: %.40q is %s, and the times before it are each %s: write all of them in one way", key, text, kind, t.times.kind)
+	case key != t.times.key && stated(key) != stated(t.times.key):
 		return 0, fmt.Errorf("%.60s: the name of the times before it says another unit: give all of them in one", key)
 	case kind != number:
 		return v, nil
 	case !(math.Abs(seconds) < mostMoment):
-		return 0, fmt.Errorf("%.60s: %.40q is no time in %s%s", key, text, unitOf(t.scale), since1970(v))
-	case t.whole && v != math.Trunc(v):
+		return 0, fmt.Errorf("%.60s: %.40q is no time in %s%s", key, text, unitOf(t.times.scale), since1970(v))
+	case t.times.whole && v != math.Trunc(v):
 		return 0, fmt.Errorf("%.60s: %.40q is a fraction, and the times before it are whole milliseconds, as in %s: give all of them in one "+
 			"unit", key, text, t.form.what)
 	default:

@@ -36,21 +36,35 @@ type Trace struct {
 	Skipped int    // requests that generated nothing
 
 	form    *form
-	scale   float64  // seconds of its unit
-	whole   bool     // times are whole numbers of it
-	kind    string   // how times are written; "" before the first
-	key     string   // of the first time
+	times   times
 	why     []string // by what unit and blocks are known where the form does not say it
 	next    func() (row, error)
-	rows    []sortedRow
-	runs    int     // of benchmarks in the file
-	ended   float64 // when the last of them did
+	sorted  sorted
 	options Options
-	first   float64
-	last    float64
-	sent    int
-	empty   int // requests without a prompt
-	err     error
+	played
+}
+
+// times are how those of a trace are written.
+type times struct {
+	scale float64 // seconds of their unit
+	whole bool    // they are whole numbers of it
+	kind  string  // "" before the first
+	key   string  // of the first
+}
+
+// A sorted is requests that are sorted by time, of the results of one benchmark or of several.
+type sorted struct {
+	rows  []sortedRow
+	runs  int
+	ended float64 // when the last of them did
+}
+
+// A played is how far a trace has been replayed.
+type played struct {
+	first, last float64
+	sent        int
+	empty       int // requests without a prompt
+	err         error
 }
 
 // A row is one request as it was recorded.
@@ -142,7 +156,7 @@ func Read(r io.Reader, o Options) (*Trace, error) {
 	case len(trimmed) == 0 && errors.Is(err, io.EOF):
 		return nil, errors.New("the trace has nothing but blank lines")
 	}
-	t := &Trace{options: o, scale: 1}
+	t := &Trace{options: o, times: times{scale: 1}}
 	if err := t.open(&text{b: b}, trimmed); err != nil {
 		return nil, err
 	}
@@ -253,7 +267,7 @@ func (t *Trace) all(pull func() (*record, error)) error {
 	for {
 		r, err := pull()
 		if errors.Is(err, io.EOF) {
-			t.sorted()
+			t.inOrder()
 			return nil
 		}
 		if err == nil {
@@ -281,22 +295,22 @@ func (t *Trace) keep(w row) error {
 	switch {
 	case t.skips(w.possible()):
 		return nil
-	case len(t.rows) == mostSorted:
+	case len(t.sorted.rows) == mostSorted:
 		return errMany
 	}
-	t.rows = append(t.rows, sortedRow{w.at, int32(w.prompt), int32(w.gen)})
+	t.sorted.rows = append(t.sorted.rows, sortedRow{w.at, int32(w.prompt), int32(w.gen)})
 	return nil
 }
 
-// sorted yields requests in the order of their arrival.
-func (t *Trace) sorted() {
-	slices.SortStableFunc(t.rows, func(a, b sortedRow) int { return cmp.Compare(a.at, b.at) })
+// inOrder yields requests in the order of their arrival.
+func (t *Trace) inOrder() {
+	slices.SortStableFunc(t.sorted.rows, func(a, b sortedRow) int { return cmp.Compare(a.at, b.at) })
 	t.next = func() (row, error) {
-		if len(t.rows) == 0 {
+		if len(t.sorted.rows) == 0 {
 			return row{}, io.EOF
 		}
-		w := t.rows[0]
-		t.rows = t.rows[1:]
+		w := t.sorted.rows[0]
+		t.sorted.rows = t.sorted.rows[1:]
 		return row{at: w.at, prompt: int(w.prompt), gen: int(w.gen)}, nil
 	}
 }
