@@ -29,7 +29,10 @@ func TestWhatFits(t *testing.T) {
 	for _, c := range []struct {
 		model, gpu string
 		batch      int
-	}{{"llama2-70b", "a100", 1}, {"llama2-70b", "h200", 512}, {"deepseek-v3", "h100", 8}, {"mixtral-8x7b", "l4", 4}, {"gpt-oss-120b", "rtx-4090", 1}} {
+	}{
+		{"llama2-70b", "a100", 1}, {"llama2-70b", "h200", 512}, {"deepseek-v3", "h100", 8}, {"mixtral-8x7b", "l4", 4},
+		{"gpt-oss-120b", "rtx-4090", 1},
+	} {
 		e := estimate(t, c.model, c.gpu, c.batch)
 		hint := e.whatFits()
 		if hint == nil || hint.Code != "fits_with" {

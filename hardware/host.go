@@ -96,7 +96,8 @@ func Hosts() (all []Host) {
 // memories is a kind of memory with its speed and its channels, as ddr5-6000x2.
 var memories = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(lp)?ddr([345]x?)-(\d{3,5})(?:x(\d{1,2}))?$`) })
 
-// HostOf is the host of a name: that of the table, or a desktop or laptop with a kind of memory, its speed and its channels, as ddr5-6000x2.
+// HostOf is the host of a name: that of the table, or a desktop or laptop with a kind of memory, its speed and its channels, as
+// ddr5-6000x2.
 func HostOf(name string) (Host, error) {
 	folded, names := strings.ToLower(strings.TrimSpace(name)), []string{}
 	for key, h := range hosts() {

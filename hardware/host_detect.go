@@ -35,8 +35,8 @@ func DetectHost(root fs.FS) (Host, error) {
 	return h, nil
 }
 
-// processor reads /proc/cpuinfo: the name, the physical cores and the vector instructions, by which the rate of a core is that of hosts.toml
-// whose processors have the same.
+// processor reads /proc/cpuinfo: the name, the physical cores and the vector instructions, by which the rate of a core is that of
+// hosts.toml whose processors have the same.
 func (h *Host) processor(text string) {
 	cores, socket := map[string]bool{}, ""
 	threads := 0

@@ -259,8 +259,8 @@ func (r *Row) own() *Row {
 	return nil
 }
 
-// confirm simulates a row with so many requests, and with more until a seed no longer decides, and with more replicas where it misses its targets.
-// It is left out where that does not help.
+// confirm simulates a row with so many requests, and with more until a seed no longer decides, and with more replicas where it misses its
+// targets. It is left out where that does not help.
 func (r *Row) confirm(ctx context.Context, q *Request, requests int) {
 	s, c := r.search, r.from
 	for more := 0; ; more++ {

@@ -3,8 +3,8 @@ package roofline
 // A thread of the host reads a row of weights, unpacks it and multiplies it, and has few loads in flight meanwhile, so that its
 // arithmetic and its reads add up where both take as long. All threads wait for each other after each operator. The GPU does nothing.
 var hostProduct = Law{
-	Equation: "launches × node + √(C² + M² + 2 × the lesser²), C = weights in the cost of Q4_K / (compute × rate of the host's threads), M = bytes / " +
-		"(memory × rate of the host's memory)",
+	Equation: "launches × node + √(C² + M² + 2 × the lesser²), C = weights in the cost of Q4_K / (compute × rate of the host's threads), " +
+		"M = bytes / (memory × rate of the host's memory)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.add(Vector, HostCompute, seconds(k.Work.Vector, p.HostVector))
 		t.add(Memory, HostMemory, seconds(k.Work.Traffic(), p.HostMemory))

@@ -14,7 +14,9 @@ func TestSteadyOfBusyFrontends(t *testing.T) {
 		tp          int
 		prompt, gen int
 		rate        float64
-	}{{"llama3.2-1b", "h200", 1, 500, 400, 40}, {"llama3.2-1b", "h200", 1, 500, 400, 48}, {"qwen3-0.6b", "h100", 2, 758, 399, 28}}[:testkit.Cases(1, 3)] {
+	}{
+		{"llama3.2-1b", "h200", 1, 500, 400, 40}, {"llama3.2-1b", "h200", 1, 500, 400, 48}, {"qwen3-0.6b", "h100", 2, 758, 399, 28},
+	}[:testkit.Cases(1, 3)] {
 		s := server(t, x.model, x.gpu, x.tp, "vllm")
 		all, err := s.Steadies(t.Context(), Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)

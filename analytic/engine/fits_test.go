@@ -36,7 +36,8 @@ func TestMaxBatchOfEngines(t *testing.T) {
 			n++
 			w := analytic.Workload{Batch: upTo(20000), PromptLen: upTo(300000), GenLen: upTo(20000)}
 			if why := contradicts(p, w, upTo(1000)); why != "" {
-				t.Errorf("%s on %s, %s, %s, %+v, %+v: %s", c.Model.Name, c.Machine.GPU.Key, c.Machine.Engine.Profile().Name, c.Scheme.Name, c.Parallel, w, why)
+				t.Errorf("%s on %s, %s, %s, %+v, %+v: %s", c.Model.Name, c.Machine.GPU.Key, c.Machine.Engine.Profile().Name,
+					c.Scheme.Name, c.Parallel, w, why)
 				wrong++
 				break
 			}

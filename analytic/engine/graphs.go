@@ -127,7 +127,8 @@ func capture(l *analytic.Lowering, decode bool) {
 
 // oneByOne adds what the host does for kernels that no CUDA graph launches: it calls attention and, if the model is compiled in pieces,
 // the piece after it. Python calls each operator of shared experts, which lie within the operator of all experts that is not compiled
-// (SharedExperts of vllm/model_executor/layers/fused_moe/runner; experiments/h200-hybrids). All-reduces over peer memory take one more launch.
+// (SharedExperts of vllm/model_executor/layers/fused_moe/runner; experiments/h200-hybrids). All-reduces over peer memory take one more
+// launch.
 func oneByOne(l *analytic.Lowering, compiled bool) {
 	called := false
 	for i := range l.Kernels {

@@ -78,8 +78,8 @@ const (
 // the mean (experiments/h200-pair/memory.txt), twice what they take in the end.
 const vllmGraphMemory, vllmDenseMemory, vllmRunner2Graphs = gib * 0.66, gib * 0.15, gib * 1.11
 
-// graphMemory is what counts for CUDA graphs. The figures are those of graphs of up to 512 tokens; with fewer sequences there are fewer: 0.13
-// GiB of 5 sizes, and 0.17 of 7 (club-3090#104, #127).
+// graphMemory is what counts for CUDA graphs. The figures are those of graphs of up to 512 tokens; with fewer sequences there are fewer:
+// 0.13 GiB of 5 sizes, and 0.17 of 7 (club-3090#104, #127).
 func (v *vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
 	all := vllmGraphMemory
 	switch {
@@ -197,8 +197,8 @@ func largestImage(m *models.Model) models.Media {
 }
 
 // encoding is what a vision tower has alive at most in the profiled step: four streams, of positions, of the residual and of both sides of
-// a norm, and a perceptron's first product and its activation, each four times as wide, which ranks share. It reads as many images as a step
-// has tokens for, and one at least (MultiModalBudget of vllm/multimodal/encoder_budget.py).
+// a norm, and a perceptron's first product and its activation, each four times as wide, which ranks share. It reads as many images as a
+// step has tokens for, and one at least (MultiModalBudget of vllm/multimodal/encoder_budget.py).
 func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes {
 	if image.Tokens == 0 {
 		return 0

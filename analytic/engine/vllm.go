@@ -59,8 +59,8 @@ var vllm = Engine{
 }
 
 // vllmEarly is how many prompts of a batch that is sent at once share the first step: the engine begins with what has arrived
-// (_process_input_queue of vllm/v1/engine/core.py), and launches that step before it looks for more. Of eight prompts two to four came in time
-// (experiments/h200-pair).
+// (_process_input_queue of vllm/v1/engine/core.py), and launches that step before it looks for more. Of eight prompts two to four came
+// in time (experiments/h200-pair).
 const vllmEarly = 2
 
 // vllmStates is the format of recurrent states where a config names none: FP32 of Nemotron-H (NemotronHForCausalLMConfig of
@@ -239,9 +239,9 @@ func vllmCaptures(e *Engine, tokens float64) {
 	}
 }
 
-// vllmEagerNorm makes the kernels of a norm that torch.compile does not make one. Gemma's, which multiplies by a weight and one, has no kernel
-// in vLLM: PyTorch runs ten operators, three more with the residual sum, whose launches take the host half as long as those of other
-// kernels, and which write their results in FP32 (GemmaRMSNorm of layernorm.py, 0.33; experiments/h200-hybrids).
+// vllmEagerNorm makes the kernels of a norm that torch.compile does not make one. Gemma's, which multiplies by a weight and one, has no
+// kernel in vLLM: PyTorch runs ten operators, three more with the residual sum, whose launches take the host half as long as those of
+// other kernels, and which write their results in FP32 (GemmaRMSNorm of layernorm.py, 0.33; experiments/h200-hybrids).
 func vllmEagerNorm(l *analytic.Lowering, i int) {
 	k := fused(l, i)
 	if l.Ops[i].Type == operator.Norm && addsOne(l.Step.Model) {

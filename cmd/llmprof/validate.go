@@ -148,17 +148,8 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if err != nil {
 		return err
 	}
-	all := c.Observations
-	v.Observations = len(all)
-	if f := a.follow(); f.terminal {
-		f.progress(fmt.Sprintf("predicting %d observations", len(all)))
-		defer f.progress("")
-	}
-	if v.Score, err = interruptible(ctx, func() (*validate.Score, error) { return scorer.Score(all), nil }); err != nil {
+	if err := a.score(ctx, v, c.Observations); err != nil {
 		return err
-	}
-	if v.pool {
-		v.Score.Pool()
 	}
 	if gpu := constants.Unused(); gpu != "" {
 		return usage("--calibration %s: it is of %s, and no observation is", v.constant, gpu)
@@ -176,6 +167,20 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		return errors.Join(a.writeAblation(ctx, v), unread(c.Refused))
 	}
 	return errors.Join(a.writeComparison(v), v.verdict(), unread(c.Refused))
+}
+
+// score predicts all observations, and ends at the first signal.
+func (a *app) score(ctx context.Context, v *comparison, all []validate.Observation) (err error) {
+	v.Observations = len(all)
+	if f := a.follow(); f.terminal {
+		f.progress(fmt.Sprintf("predicting %d observations", len(all)))
+		defer f.progress("")
+	}
+	v.Score, err = interruptible(ctx, func() (*validate.Score, error) { return v.Scorer.Score(all), nil })
+	if err == nil && v.pool {
+		v.Score.Pool()
+	}
+	return err
 }
 
 func (a *app) writeComparison(v *comparison) error {

@@ -64,8 +64,8 @@ const (
 	fewest      = 8 // requests of a median
 )
 
-// MeasureServer asks a server one request at a time, with short prompts and with those asked for, and then under the load asked for. What was
-// measured before an error comes with it.
+// MeasureServer asks a server one request at a time, with short prompts and with those asked for, and then under the load asked for. What
+// was measured before an error comes with it.
 func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Served, error) {
 	short, idle, load := o.Point, o.Point, o.Point
 	for _, p := range []*experiment.Point{&short, &idle} {
