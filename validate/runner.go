@@ -66,7 +66,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
 		return nil, nil, nil, err
 	}
-	if r.host != "" {
+	if r.host != "" || r.placement != "" {
 		if g, err = inHost(g, r); err != nil {
 			return nil, nil, nil, err
 		}
@@ -78,11 +78,13 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	return g, e, file, err
 }
 
-// inHost is a GPU in the host of a runner.
-func inHost(g *hardware.GPU, r runner) (*hardware.GPU, error) {
-	host, err := hardware.HostOf(r.host)
-	if err != nil {
-		return nil, err
+// inHost is a GPU in the host of a runner, or in the usual one.
+func inHost(g *hardware.GPU, r runner) (_ *hardware.GPU, err error) {
+	host := hardware.UsualHost(g)
+	if r.host != "" {
+		if host, err = hardware.HostOf(r.host); err != nil {
+			return nil, err
+		}
 	}
 	if _, host.Threads, err = engine.ParsePlacement(r.placement); err != nil {
 		return nil, err

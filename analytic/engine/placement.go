@@ -206,6 +206,14 @@ func ParsePlacement(text string) (p Placement, threads int, err error) {
 			p.Pageable = true
 		case "--no-op-offload":
 			p.Stays = true
+		case "--no-kv-offload":
+			p.Cache = true
+		case "--override-tensor":
+			if len(words) < 2 {
+				return p, 0, fmt.Errorf("%s: want REGEX=BUFFER", words[0])
+			}
+			words = words[1:]
+			p.Overrides = append(p.Overrides, words[0])
 		default:
 			err = fmt.Errorf("%.40q is no option of a placement", words[0])
 		}

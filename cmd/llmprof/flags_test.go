@@ -57,7 +57,7 @@ func flagCases() map[string]struct {
 		"max-model-len":              {"--engine=vllm", "--max-model-len=8192", ""},
 		"compute-eff":                {"", "--compute-eff=0.5", ""},
 		"memory-eff":                 {"", "--memory-eff=0.5", ""},
-		"link-eff":                   {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},
+		"link-eff":                   {"--tp=2 --prompt-len=16384", "--link-eff=0.3", "nothing is sent between GPUs"}, // the host decides over less
 		"p2p":                        {"--gpu=rtx-4090 --tp=4", "--p2p", "no GPUs talk over PCIe whose driver"},
 		"no-p2p":                     {"--gpu=rtx-pro-6000 --tp=2", "--no-p2p", "no GPUs talk over PCIe that"},
 		"nvlink":                     {"--gpu=h100-pcie --tp=2", "--nvlink", "no GPUs talk that a bridge"},
@@ -188,7 +188,7 @@ func figures(t *testing.T, args ...string) string {
 // only another caption.
 func TestEfficiencyMovesNumbers(t *testing.T) {
 	for _, c := range []struct{ with, flag, key string }{
-		{"", "--compute-eff", "ttft_s"},
+		{"--prompt-len=8192", "--compute-eff", "ttft_s"},
 		{"", "--memory-eff", "tpot_s"},
 		{"--tp=2 --prompt-len=4096", "--link-eff", "ttft_s"},
 		{"--tp=4 --gpus-per-node=2 --prompt-len=16384", "--inter-node-eff", "ttft_s"},

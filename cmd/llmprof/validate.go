@@ -27,6 +27,7 @@ type comparison struct {
 	by       []string
 	ablate   bool
 	pool     bool
+	host     string
 	chart    string
 	constant string // file of constants, "default", or ""
 	live     liveFlags
@@ -63,8 +64,8 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cli.Define(cmd, "Measured here (--live)", v.live.add)
 	cli.Define(cmd, "Operators of a trace (--trace)", v.trace.add)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { v.outputFlags(cmd) })
-	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights",
-		"kv", "time", "served-model", "rate", "concurrency")
+	cli.Rare(cmd, "device", "hardware", "host", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp",
+		"weights", "kv", "time", "served-model", "rate", "concurrency")
 	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }
@@ -72,6 +73,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 func (v *comparison) chosenFlags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&v.Models, "model", "m", nil, "only of these `models`; a directory names your own")
 	f.StringVarP(&v.GPU, "gpu", "g", "", "only on this `GPU`")
+	f.StringVar(&v.host, "host", "", "`host` of the GPU, of files that tell what lies in its memory (default: the usual one)")
 	f.StringSliceVar(&v.Engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"},
 		"group by `keys`: engine, gpu, tp, model, ffn, kind, batch, release, source")

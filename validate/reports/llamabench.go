@@ -1,6 +1,8 @@
 package reports
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 
 	"llmprof/validate"
@@ -16,7 +18,7 @@ var llamaBench = tool{
 			prompt, gen, depth := o.count("n_prompt"), o.count("n_gen"), o.count("n_depth")
 			r := &Run{
 				Engine: "llama.cpp", GPU: o.text("gpu_info"), Weights: ggufFormat(o.text("model_type")), Clients: 1,
-				Model: strings.TrimSuffix(o.text("model_filename"), ".gguf"),
+				Model: strings.TrimSuffix(filepath.Base(o.text("model_filename")), ".gguf"), Params: int64(min(max(o.number("model_n_params"), 0), 1e15)), Placement: placement(o),
 			}
 			seconds := o.numbers("samples_ns")
 			if len(seconds) == 0 {
@@ -40,6 +42,36 @@ var llamaBench = tool{
 		}
 		return all, nil
 	},
+}
+
+// placement is what of a test lies in the memory of the host and how it is read, as engine.ParsePlacement reads it.
+func placement(o object) (text string) {
+	add := func(words ...any) { text += " " + strings.TrimSpace(fmt.Sprintln(words...)) }
+	if n := o.number("n_gpu_layers"); o.has("n_gpu_layers") && n >= 0 { // below 0: all
+		add("--ngl", int(n))
+	}
+	if n := o.count("n_cpu_moe"); n > 0 {
+		add("--n-cpu-moe", n)
+	}
+	if s := o.text("tensor_buft_overrides"); s != "" && s != "none" {
+		add("--override-tensor", s)
+	}
+	if n := o.count("n_ubatch"); n > 0 {
+		add("--ubatch", n)
+	}
+	if n := o.count("n_threads"); n > 0 {
+		add("--threads", n)
+	}
+	if o.text("load_mode") == "mmap" || o.at("use_mmap") == true {
+		add("--mmap")
+	}
+	if o.number("no_op_offload") > 0 || o.at("no_op_offload") == true {
+		add("--no-op-offload")
+	}
+	if o.at("no_kv_offload") == true {
+		add("--no-kv-offload")
+	}
+	return strings.TrimSpace(text)
 }
 
 // ggufFormat is the format in a model's type, as "llama 8B Q4_K - Medium"; "" for none.

@@ -34,6 +34,9 @@ type Run struct {
 	Gen     float64 // mean tokens of an answer
 	Failed  int     // requests without an answer
 
+	Params    int64  // parameters of the model
+	Placement string // what of the model lies on the host, as engine.ParsePlacement reads it
+
 	figures map[validate.Metric]figure
 }
 
@@ -95,6 +98,7 @@ func Read(name string, text []byte) ([]*Run, error) {
 // Given is what a user says of a report. It precedes what the file says.
 type Given struct {
 	Model, GPU, Engine, Weights, KV string
+	Host                            string // host of the GPU; the usual one if empty
 	TP                              int
 	Processor                       string // the GPU that stands for the processor of results without a GPU
 }
@@ -104,6 +108,7 @@ func (r *Run) Observations(file string, ask *Given) (all []validate.Observation,
 	base := validate.Observation{Source: file, Config: validate.Config{
 		Model: cmp.Or(ask.Model, r.Model), GPU: cmp.Or(ask.GPU, r.GPU), Engine: cmp.Or(ask.Engine, r.Engine), Release: r.Release,
 		TP: cmp.Or(ask.TP, r.TP, 1), Weights: cmp.Or(ask.Weights, r.Weights, "bf16"), KV: ask.KV,
+		Host: ask.Host, Placement: r.Placement, Params: r.Params,
 		Batch: r.Clients, Prompt: int(math.Round(r.Prompt)), Gen: int(math.Round(r.Gen)), Load: validate.Static,
 	}}
 	if r.Clients > 1 {

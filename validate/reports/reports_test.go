@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/validate"
@@ -65,6 +66,44 @@ func TestReportsAreReadAsTheirToolsPrintThem(t *testing.T) {
 			}
 		case err != nil || len(all) == 0 || !strings.Contains(all[0].String(), x.config) || all[0].Samples == 0:
 			t.Errorf("%s: %v: %+v, want %s", what, err, all, x.config)
+		}
+	}
+}
+
+// TestLlamaBenchSaysWhatLiesOnTheHost reads a file of llama-bench of two models, some of whose layers and experts lay on the host. It
+// prints the mean of three passes, of which the median differs by 4 % at most.
+func TestLlamaBenchSaysWhatLiesOnTheHost(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "experiments", "interop", "llama-bench-0.5.0.jsonl.gz"))
+	testkit.Must(t, err)
+	runs, err := Read("llama-bench.jsonl", text)
+	if err != nil || len(runs) != 54 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	for _, x := range []struct {
+		run       int
+		model     string
+		placement string
+		rate      float64 // tokens/s, as printed
+	}{
+		{0, "olmoe-1b-7b", "--ngl 999 --n-cpu-moe 16 --ubatch 512 --threads 8 --mmap", 1032.7},
+		{6, "qwen3-14b", "--ngl 31 --ubatch 2048 --threads 8", 16.5},
+		{53, "olmoe-1b-7b", "--ngl 999 --n-cpu-moe 16 --ubatch 512 --threads 8 --no-op-offload", 444.1},
+	} {
+		r := runs[x.run]
+		all, err := r.Observations("a.jsonl", &Given{GPU: "h200", Host: "h200-vm"})
+		if err != nil || len(all) != 1 || all[0].Model != x.model || all[0].Placement != x.placement || all[0].Host != "h200-vm" {
+			t.Errorf("run %d: %+v, %v", x.run, all, err)
+			continue
+		}
+		tokens := 1.0
+		if all[0].Metric == validate.TTFT {
+			tokens = r.Prompt
+		}
+		if got := tokens / all[0].Value; math.Abs(got/x.rate-1) > 0.04 {
+			t.Errorf("run %d: %v tokens/s, want %v", x.run, got, x.rate)
+		}
+		if _, _, err := engine.ParsePlacement(all[0].Placement); err != nil {
+			t.Error(err)
 		}
 	}
 }
