@@ -93,7 +93,9 @@ func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	for i, at := range f.arrivals(n, rate) {
 		all[i].At = unit.Seconds(at)
 	}
-	sums, err := t.simulated(peers, Replay(all), n, n/64, 1.0/8) // answers after the last arrival see a server that others leave
+	open := *t
+	open.events = nil
+	sums, err := open.simulated(peers, Replay(all), n, n/64, 1.0/8) // answers after the last arrival see a server that others leave
 	if err != nil {
 		return nil, err
 	}

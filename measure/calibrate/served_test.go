@@ -292,8 +292,8 @@ func TestServedMixture(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes := strings.Join(f.Notes, "\n")
-	if f.Values["moe_prefill.compute"].N != 0 || !strings.Contains(notes, "moe_prefill.compute stays at") {
-		t.Errorf("moe_prefill.compute is %+v: %s", f.Values["moe_prefill.compute"], notes)
+	if f.Values["gemm.compute"].N != 0 || !strings.Contains(notes, "gemm.compute stays at") {
+		t.Errorf("gemm.compute is %+v: %s", f.Values["gemm.compute"], notes)
 	}
 	all, err := s.Score(g, f)
 	testkit.Must(t, err)
