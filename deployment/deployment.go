@@ -25,13 +25,15 @@ type Deployment struct {
 	Request *Request
 	analytic.Case
 	GPU          *hardware.GPU
-	SchemeReason string // why these formats were taken
-	EngineReason string // why this engine was taken, empty where it was asked for
-	PriceSource  string // empty where no price is known, or it was given
-	Home         *Home  // nil unless a part of the model may lie in the memory of the host
-	MediaTokens  int    // tokens of images and audio that a prompt has beside its text
+	SchemeReason string            // why these formats were taken
+	EngineReason string            // why this engine was taken, empty where it was asked for
+	PriceSource  string            // empty where no price is known, or it was given
+	Home         *Home             // nil unless a part of the model may lie in the memory of the host
+	Placement    *engine.Placement // which tensors lie there; nil where none may
+	MediaTokens  int               // tokens of images and audio that a prompt has beside its text
 
 	from     *Library
+	bare     *Deployment // before a part of it was put into the memory of the host
 	runs     analytic.Engine
 	known    []unit.Warning      // how the case was made
 	node     *unit.Warning       // the number of GPUs of a node that was assumed where nothing gives it
@@ -59,6 +61,8 @@ func (l *Library) Resolve(ctx context.Context, q *Request) (*Deployment, error) 
 	if d.Machine, err = d.machine(d.GPU); err != nil {
 		return nil, err
 	}
+	bare := *d
+	d.bare = &bare
 	return d, d.place()
 }
 

@@ -225,5 +225,5 @@ func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 	case d.Parallel.PP > 1:
 		h.Command += " --split-mode layer"
 	}
-	d.Case, d.Home = p.Case, h
+	d.Case, d.Home, d.Placement = p.Case, h, &p.Placement
 }

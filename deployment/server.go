@@ -29,11 +29,23 @@ func (l *Library) Serve(ctx context.Context, q *Request) (*Deployment, error) {
 // Spread is the deployment of another request that differs from its own in the split, the workload and settings of the server alone, of
 // which nothing is read again.
 func (d *Deployment) Spread(q *Request) (*Deployment, error) {
-	own := *d
-	own.Request, own.prepared = q, nil
+	own := *d.bare
+	own.Request, own.bare, own.known = q, d.bare, slices.Clip(own.known)
 	own.size()
 	own.Workload.PromptLen += d.MediaTokens
-	return &own, unit.Wrong(engine.Splits(own.runs, own.Model, &own.Scheme, &own.Parallel))
+	if err := engine.Splits(own.runs, own.Model, &own.Scheme, &own.Parallel); err != nil {
+		return &own, unit.Wrong(err)
+	}
+	if q.atHome() && !d.Request.atHome() { // it says what lies in host memory
+		if err := own.inHost(); err != nil {
+			return &own, err
+		}
+		var err error
+		if own.Machine, err = own.machine(own.GPU); err != nil {
+			return &own, err
+		}
+	}
+	return &own, own.place()
 }
 
 // Predictor prices the steps of the deployment.

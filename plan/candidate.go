@@ -81,6 +81,7 @@ func (s *search) split(d *deployment.Deployment, f Formats, split Split) {
 			_, err = c.deployed.Predictor()
 		}
 		if err == nil {
+			c.Placement = c.deployed.Placement
 			c.alone, err = c.predictor().Fitting(s.q.workload(parts, 0))
 		}
 		s.searched++

@@ -40,7 +40,8 @@ func (r *Row) deployment(q *Request, checkpoint string) engine.Deployment {
 		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, Sharing: r.Split.sharing(), Replicas: r.DP, Prefill: r.Prefill,
 		Weights: r.Formats.Weights, Scheme: r.Scheme, KV: r.Formats.KV,
 		Context: longest(q, r.Card.Model), Prompt: q.Prompt.Longest(), Batch: r.Batch, Budget: r.Budget, Drafts: r.Drafts,
-		Request: q.Prompt.Longest() + q.Gen.Longest(),
+		Placement: r.Placement,
+		Request:   q.Prompt.Longest() + q.Gen.Longest(),
 	}
 	one := *r
 	one.DP, one.Prefill = r.Split.sharing(), 0

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/internal/printable"
@@ -27,7 +28,8 @@ type Row struct {
 	Limit        int // most sequences at once; 0 for the scheduler's
 	Drafts       int // tokens drafted with each one; 0 for no speculation
 	MicroBatches int
-	Batch        int // sequences of a replica at once
+	Placement    *engine.Placement // which tensors lie in host memory; nil for none
+	Batch        int               // sequences of a replica at once
 	GPUs         int
 
 	TTFT, TPOT, E2E unit.Seconds // at the end of the interval that was asked for
@@ -149,6 +151,11 @@ func (r *Row) Request(q *Request) deployment.Request {
 	set(&d.Prefillers, r.Prefill, 0)
 	if set(&d.Drafts, r.Drafts, 0); r.Drafts > 0 {
 		d.Acceptance = &q.Acceptance
+	}
+	if p := r.Placement; p != nil {
+		d.GPULayers = p.Layers
+		set(&d.HostExperts, p.Experts, 0)
+		set(&d.Pass, p.Step, 0)
 	}
 	text := q.Prompt.Plus(-q.MediaTokens)
 	d.PromptLen, d.Prompts = tokens(&text)

@@ -35,6 +35,8 @@ type Deployment struct {
 	Drafts  int // tokens drafted with each one
 	Request int // longest request, prompt and answer
 
+	Placement *Placement // which tensors lie in host memory; nil for none
+
 	Case *analytic.Case // one replica, by the engine of the estimate; nil where none is known
 
 	starts *Engine // engine that is started

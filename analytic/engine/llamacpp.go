@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -41,11 +42,20 @@ var llamaCPP = Engine{
 			Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 			Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",
 				"recurrent_gemma", "rwkv", "zamba2"},
+			Split:   wholeModels,
 			Weights: ggmlWeights, Mixes: analytic.MixesAlone, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
 			Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
 			KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
 		},
 	},
+}
+
+// wholeModels is the rule of --split-mode: a server divides a model by layers or by rows of matrices, experts included.
+func wholeModels(p *operator.Parallelism) string {
+	if why := sharesWhole(p); why != "" || p.EP <= 1 {
+		return why
+	}
+	return fmt.Sprintf("has no expert parallelism: want tp or pp, not ep %d", p.EP)
 }
 
 // noGraphs is the option of a build without CUDA graphs (GGML_CUDA_GRAPHS=OFF), or of a server with GGML_CUDA_DISABLE_GRAPHS.
@@ -371,7 +381,12 @@ func llamaCPPLaunch(d *Deployment) *args {
 	if !isGGUF(file) {
 		file = printable.Operand(file[strings.LastIndexAny(file, `/\`)+1:]) + ".gguf"
 	}
-	a := command("llama-server", "--model", file, "--n-gpu-layers", "999")
+	a := command("llama-server", "--model", file)
+	if d.Placement == nil {
+		a.add("--n-gpu-layers", "999")
+	} else {
+		a.add(d.Placement.words()...)
+	}
 	s, ok := d.start(0, d.Context, d.Batch)
 	if !ok {
 		return nil
@@ -380,9 +395,11 @@ func llamaCPPLaunch(d *Deployment) *args {
 	a.number("--parallel", slots)
 	a.number("--ctx-size", s.longest*slots)
 	a.add("--flash-attn", "on")
-	if d.Engine.Profile().Engine() == "llama.cpp" {
+	switch {
+	case d.Placement != nil: // it has its own
+	case d.Engine.Profile().Engine() == "llama.cpp":
 		a.number("--batch-size", d.budget(&llamaCPPScheduler))
-	} else {
+	default:
 		a.above("--batch-size", d.Budget)
 		a.above("--ubatch-size", d.Budget) // tokens that are computed at once, 512 by default
 		a.note("llama.cpp is not the engine of the estimate, and is slower at large batches")

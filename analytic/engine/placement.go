@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
+	"llmprof/internal/printable"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -118,34 +119,35 @@ func hosted(all []override, tensor string) bool {
 	return false
 }
 
-// Flags are the options of llama.cpp.
+// Flags are the options of llama.cpp, as a shell takes them.
 func (p *Placement) Flags() string {
-	var all []string
-	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	words := p.words()
+	for i := range words {
+		words[i] = printable.ShellWord(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
+// words are the options of llama.cpp.
+func (p *Placement) words() []string {
+	var a args
 	if p.Layers != nil {
-		add("--n-gpu-layers %d", *p.Layers)
+		a.number("--n-gpu-layers", *p.Layers)
 	} else {
-		add("--n-gpu-layers 999")
+		a.add("--n-gpu-layers", "999")
 	}
 	for _, o := range p.Overrides {
-		add("--override-tensor '%s'", o)
+		a.add("--override-tensor", o)
 	}
-	if p.Experts > 0 {
-		add("--n-cpu-moe %d", p.Experts)
-	}
+	a.when(p.Experts > 0, "--n-cpu-moe", strconv.Itoa(p.Experts))
 	if p.Step > 0 {
-		add("--batch-size %d --ubatch-size %d", max(p.Step, 2048), p.Step)
+		a.number("--batch-size", max(p.Step, 2048))
+		a.number("--ubatch-size", p.Step)
 	}
-	if p.Cache {
-		add("--no-kv-offload")
-	}
-	if p.Stays {
-		add("--no-op-offload")
-	}
-	if !p.Pageable {
-		add("--load-mode none")
-	}
-	return strings.Join(all, " ")
+	a.when(p.Cache, "--no-kv-offload")
+	a.when(p.Stays, "--no-op-offload")
+	a.when(!p.Pageable, "--load-mode", "none")
+	return a.list
 }
 
 // A Placed is an estimate with the tensors of a model in some places.
