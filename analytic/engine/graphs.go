@@ -185,20 +185,30 @@ func padAll(l *analytic.Lowering, rows float64) {
 	}
 }
 
-// pad gives a kernel the rows of a CUDA graph in place of the step's tokens. Padding rows are routed to experts too. Rows are
-// multiplied before they are divided, which leaves them whole: tiles are counted of them.
+// pad gives a kernel the rows of a CUDA graph in place of the step's tokens. Padding rows are routed to experts too.
 func pad(k *analytic.Kernel, step *operator.Step, rows, tokens float64) {
 	more := rows / tokens
 	w, s := &k.Work, &k.Shape
-	s.M = s.M * rows / tokens
+	s.M = inGraph(s.M, rows, tokens)
 	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)
 	w.Wire, w.NodeWire = w.Wire.Times(more), w.NodeWire.Times(more)
 	if s.Hit > 0 {
-		s.Tokens = s.Tokens * rows / tokens
+		s.Tokens = inGraph(s.Tokens, rows, tokens)
 		hit, pairs := step.Chosen(s, s.Tokens)
 		w.Weights = w.Weights.Times(hit / s.Hit)
 		w.FLOPs = w.FLOPs.Times(pairs / s.Pairs / more)
 		s.Hit, s.Pairs = hit, pairs
 	}
 	k.Permuted, k.Unpermuted = k.Permuted.Times(more), k.Unpermuted.Times(more)
+}
+
+// inGraph is how many of a graph's rows stand for n of the tokens of its step. Tiles are counted of them, so that a number
+// that is whole up to rounding is made whole: the tokens of a step that takes a share of a batch may have no exact binary form.
+func inGraph(n, rows, tokens float64) float64 {
+	const rounding = 1e-12
+	share := n * rows / tokens
+	if whole := math.Round(share); math.Abs(share-whole) <= rounding*share {
+		return whole
+	}
+	return share
 }

@@ -1,11 +1,14 @@
 package engine_test
 
 import (
+	"math"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // Engines keep experts in MXFP4 in the sizes of their kernels: gpt-oss has a hidden size of 2880 and 128 experts of 2880 in
@@ -36,5 +39,37 @@ func TestExpertsInMXFP4TakePaddedMemory(t *testing.T) {
 		if diff := got - more; diff < -1e6 || diff > 40e6 { // the biases of padded outputs, and a table of rotary positions
 			t.Errorf("%s on %s over %d: %.0f MB of padding, want %.0f", x.engine, x.gpu, x.tp, got/1e6, more/1e6)
 		}
+	}
+}
+
+// The rows of a CUDA graph are whole though its step takes a share of a batch: a row in 10¹⁵ beyond the last tile took one more tile, so
+// that a longer prompt took less time.
+func TestRowsOfGraphsAreWhole(t *testing.T) {
+	w := analytic.Workload{Batch: 64, PromptLen: 500, GenLen: 2, Chunk: 2048}
+	c := onEngine(t, "llama3.1-8b", "sglang", w)
+	c.Machine = casetest.Machine(t, "a100", "sglang")
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last unit.Seconds
+	for ; w.PromptLen < 1000; w.PromptLen++ {
+		e, err := p.Predict(&w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := p.Prefill(&w)
+		p.Walk(&runs[3].First, func(l *analytic.Lowering, _ []roofline.Cost) {
+			for i := range l.Kernels {
+				k := &l.Kernels[i]
+				if m := k.Shape.M; k.Class == roofline.GEMM && k.Graphed && m != math.Trunc(m) {
+					t.Errorf("%d tokens: %s has %v rows", w.PromptLen, l.Ops[k.Main].Name, m)
+				}
+			}
+		})
+		if e.TTFT.Expected < last {
+			t.Errorf("TTFT is %v with %d tokens, and %v with one less", e.TTFT.Expected, w.PromptLen, last)
+		}
+		last = e.TTFT.Expected
 	}
 }
