@@ -182,6 +182,15 @@ func (t *Trace) open(from *text, head []byte) error {
 	return t.results(d)
 }
 
+// Arrivals names a trace that has when requests came, and not how long their answers took; "" for any other file.
+func Arrivals(r io.Reader) string {
+	t, err := Read(r, Options{lengths: true})
+	if err != nil || !t.form.arrivals {
+		return ""
+	}
+	return t.form.what
+}
+
 // refused says what a file lacks that is of a known form.
 func (f *form) refused() error {
 	more := ""

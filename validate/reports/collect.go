@@ -10,6 +10,7 @@ import (
 
 	"llmprof/internal/input"
 	"llmprof/measure/result"
+	"llmprof/serving/replay"
 	"llmprof/validate"
 )
 
@@ -75,8 +76,23 @@ func (c *Collection) add(path string, ask *Given) {
 	}
 	c.Observations = append(c.Observations, all...)
 	if err != nil {
-		c.Refused = append(c.Refused, Refusal{path, err, whole})
+		c.Refused = append(c.Refused, Refusal{path, cmp.Or(untimed(path), err), whole})
 	}
+}
+
+// untimed is an error where a file is a trace of requests without times of their answers; nil for any other file.
+func untimed(path string) error {
+	f, _, err := input.Open(path)
+	if err != nil {
+		return nil // which the reading of the file tells
+	}
+	defer f.Close()
+	what := replay.Arrivals(f)
+	if what == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: this is %s, which lacks measured times: want results, observations or a report of a benchmark; "+
+		"llmprof simulate --trace replays the requests", path, what)
 }
 
 func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
