@@ -119,7 +119,7 @@ func (d *Deployment) AllGPUs() int {
 // rules are the scheduler's, as far as the request does not change them.
 func (d *Deployment) rules() (engine.Scheduler, error) {
 	q, runs := d.Request, d.runs.Profile().Engine()
-	r, err := engine.SchedulerOf(cmp.Or(q.Scheduler, runs), d.GPU)
+	r, err := engine.SchedulerOf(cmp.Or(q.Scheduler, runs), d.runs, d.GPU)
 	if err != nil {
 		if q.Scheduler == "" {
 			names := engine.SchedulerNames()

@@ -227,7 +227,7 @@ const finer = 6
 
 // ladder is what the closed form says of rising numbers of sequences that decode.
 func (s *search) ladder(c *candidate) (all []guess) {
-	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU)
+	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.Machine.Engine, s.card.GPU)
 	if err != nil {
 		return nil
 	}

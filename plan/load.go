@@ -181,7 +181,7 @@ func fewest(first, most int, holds func(int) bool, only bool) int {
 // speculation, and replicas that only prefill. Where the price counts they have to save a GPU over the best row. What the deployment with
 // as few GPUs misses without them says which may do.
 func (s *search) variants(ctx context.Context, c *candidate) {
-	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU)
+	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.Machine.Engine, s.card.GPU)
 	most := s.saving(c)
 	if err != nil || most < 1 {
 		return

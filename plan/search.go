@@ -206,7 +206,7 @@ func (s *search) impossible() string {
 
 // continuous reports whether the engine serves the load by continuous batching; else batches start together.
 func (s *search) continuous() bool {
-	_, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.GPU)
+	_, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.Machine.Engine, s.card.GPU)
 	return err == nil && s.q.Load.Given()
 }
 

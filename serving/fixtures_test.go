@@ -14,7 +14,7 @@ import (
 // server is one replica of a model on GPUs with a scheduler.
 func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
 	t.Helper()
-	rules, err := engine.SchedulerOf(scheduler, casetest.GPU(t, gpu))
+	rules, err := engine.SchedulerOf(scheduler, nil, casetest.GPU(t, gpu))
 	if err != nil {
 		t.Fatal(err)
 	}

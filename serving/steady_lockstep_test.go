@@ -19,7 +19,7 @@ func sharing(t *testing.T, model, gpu, policy string, tp, replicas, group int) *
 	c.Machine = casetest.Machine(t, gpu, policy)
 	p, err := analytic.NewPredictor(c)
 	testkit.Must(t, err)
-	rules, err := engine.SchedulerOf(policy, c.Machine.GPU)
+	rules, err := engine.SchedulerOf(policy, c.Machine.Engine, c.Machine.GPU)
 	testkit.Must(t, err)
 	return &Server{Predictor: p, Scheduler: rules, Replicas: replicas}
 }

@@ -26,7 +26,7 @@ func (x *fullCache) server(t testing.TB) *Server {
 	c.Scheme = casetest.Scheme(t, "fp8", c.Machine.GPU)
 	p, err := analytic.NewPredictor(c)
 	testkit.Must(t, err)
-	rules, err := engine.SchedulerOf(x.scheduler, c.Machine.GPU)
+	rules, err := engine.SchedulerOf(x.scheduler, c.Machine.Engine, c.Machine.GPU)
 	testkit.Must(t, err)
 	if x.budget > 0 {
 		rules.Budget = x.budget

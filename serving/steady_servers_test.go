@@ -111,7 +111,7 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 		if err != nil {
 			continue
 		}
-		rules, err := engine.SchedulerOf(policy, c.Machine.GPU)
+		rules, err := engine.SchedulerOf(policy, c.Machine.Engine, c.Machine.GPU)
 		testkit.Must(t, err)
 		rules.Async = rules.Async && !synchronous
 		s := &Server{Predictor: p, Scheduler: rules, Replicas: 1, Caching: Caching{HitRate: hit},

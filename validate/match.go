@@ -153,7 +153,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 		}
 		name := question.Machine.Engine.Profile().Engine()
 		p.together = c.together(&question.Workload, predictor, !cuts(name))
-		scheduler, err := engine.SchedulerOf(name, question.Machine.GPU)
+		scheduler, err := engine.SchedulerOf(name, question.Machine.Engine, question.Machine.GPU)
 		if p.apart = err == nil && !scheduler.Mixed; p.apart {
 			p.joins = goes(predictor, &question.Workload, p.together)
 		} else {

@@ -28,11 +28,13 @@ type vllmMemory struct {
 	mamba    bool // steps of prompts write states of Mamba 2 within them (num_prefill_checkpoint_blocks)
 	delta    bool // and FlashInfer's those of gated delta nets
 	swizzle  swizzle
+
+	scheduler sized // of the server
 }
 
 // vllmMemoryOf is the memory of a release, by the wheels of 0.4.3 to 0.6.4, 0.21, 0.24, and 0.26 to 0.33.
 func vllmMemoryOf(v version) vllmMemory {
-	m := vllmMemory{swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
+	m := vllmMemory{scheduler: vllmSchedulerOf(v), swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
 	if v.before(version{0, 15, 0}) {
 		m.swizzle = swizzle35
 	}
@@ -211,7 +213,7 @@ func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes 
 // allocation is how the release shares out the memory of a rank.
 func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Graphs: v.graphMemory(r),
-		Sequences: cmp.Or(r.Settings.Sequences, vllmScheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
+		Sequences: cmp.Or(r.Settings.Sequences, v.scheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
 	if swizzled(r, g) {
 		a.Loaded += v.swizzle.more(r)
 	}

@@ -68,9 +68,15 @@ func (s *sized) pass(g *hardware.GPU) int {
 // schedulers lists the known schedulers. An engine's default is named like the engine.
 func schedulers() (list []*sized) {
 	for _, e := range all() {
-		for i := range e.schedulers {
-			list = append(list, &e.schedulers[i])
-		}
+		list = append(list, e.listed()...)
+	}
+	return list
+}
+
+// listed are an engine's schedulers at its release.
+func (e *Engine) listed() (list []*sized) {
+	for i := range e.schedulers {
+		list = append(list, &e.schedulers[i])
 	}
 	return list
 }
@@ -83,9 +89,13 @@ func SchedulerNames() (names []string) {
 	return names
 }
 
-// SchedulerOf is the scheduler of a name, with its values on a GPU.
-func SchedulerOf(name string, g *hardware.GPU) (Scheduler, error) {
-	for _, s := range schedulers() {
+// SchedulerOf is the scheduler of a name, with its values on a GPU and, where it is one of the engine's, at the engine's release.
+func SchedulerOf(name string, of analytic.Engine, g *hardware.GPU) (Scheduler, error) {
+	known := schedulers()
+	if e, ok := of.(*Engine); ok {
+		known = append(e.listed(), known...)
+	}
+	for _, s := range known {
 		if strings.EqualFold(s.Name, name) {
 			return s.on(g), nil
 		}

@@ -118,7 +118,7 @@ func TestSGLangSizes(t *testing.T) {
 		memory unit.Bytes
 		budget int
 	}{{16 << 30, 2048}, {24 << 30, 2048}, {48 << 30, 4096}, {80 << 30, 8192}, {141 << 30, 8192}, {180 << 30, 16384}} {
-		if s, err := engine.SchedulerOf("sglang", &hardware.GPU{Memory: x.memory}); err != nil || s.Budget != x.budget {
+		if s, err := engine.SchedulerOf("sglang", nil, &hardware.GPU{Memory: x.memory}); err != nil || s.Budget != x.budget {
 			t.Errorf("%v: steps of %d tokens, want %d: %v", x.memory, s.Budget, x.budget, err)
 		}
 	}

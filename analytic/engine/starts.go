@@ -134,7 +134,7 @@ func Starts(c *analytic.Case, m *analytic.Memory) (all []unit.Warning) {
 	if err != nil {
 		return nil
 	}
-	rules := vllmScheduler.on(c.Machine.GPU)
+	rules := e.schedulers[0].on(c.Machine.GPU)
 	budget := cmp.Or(c.Workload.Budget, rules.Budget)
 	sequences := min(cmp.Or(c.Settings.Sequences, rules.MaxSeqs), budget)
 	longest := cmp.Or(c.Workload.Longest, c.Model.MaxContext, c.Workload.Context())

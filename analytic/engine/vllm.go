@@ -37,6 +37,8 @@ var vllm = Engine{
 			apply: func(e *Engine, _ version) { e.overlaps = 0 }},
 		{until: version{1}, what: "memory is shared out as its start-up does", source: "gpu_worker.py and kv_cache_utils.py of 0.14 to 0.32",
 			apply: vllmStartsAs},
+		{from: version{0, 28, 0}, what: "steps have 16384 tokens on GPUs of 160 GiB and more, and since 0.33 2048 on a GB10",
+			source: "get_batch_defaults of vllm/engine/arg_utils.py of 0.27.1 to 0.33", apply: vllmSchedulesAs},
 		{until: version{0, 20, 0}, what: "it takes 90 % of the memory", source: "gpu_memory_utilization of vllm/config/cache.py of 0.19",
 			apply: func(e *Engine, _ version) { e.profile.Utilization = taking(0.9) }},
 	}},
@@ -72,15 +74,33 @@ func vllmStates(m *models.Model) unit.Format {
 	return unit.NoFormat
 }
 
-// vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
-// every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
-var vllmScheduler = sized{
-	Scheduler{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true, Streams: 1},
-	func(s *Scheduler, g *hardware.GPU) {
-		if g.Capacity() < 70*(1<<30) || strings.Contains(strings.ToLower(g.Name), "a100") {
-			s.Budget, s.MaxSeqs = 2048, 256
-		}
-	},
+// vllmScheduler is the scheduler of the server at the timed release.
+var vllmScheduler = vllmSchedulerOf(version{0, 25, 1})
+
+// vllmSchedulerOf is the scheduler of the server at a release. It takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on
+// GPUs with less than 70 GiB and on every A100, whose throughput larger steps reduce (get_batch_defaults of vllm/engine/arg_utils.py,
+// by the wheels of 0.21 to 0.33, since pull request 17885). Since 0.28 steps have 16384 tokens on GPUs with 160 GiB and more, and since
+// 0.33 a GB10 has the small values, for all its memory.
+func vllmSchedulerOf(v version) sized {
+	large, gb10Small := !v.before(version{0, 28, 0}), !v.before(version{0, 33, 0})
+	return sized{
+		Scheduler{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true, Streams: 1},
+		func(s *Scheduler, g *hardware.GPU) {
+			gb10 := g.Vendor == nvidia && g.ComputeCapability == "12.1"
+			switch memory := g.Capacity(); {
+			case memory < 70*gib, strings.Contains(strings.ToLower(g.Name), "a100"), gb10 && gb10Small:
+				s.Budget, s.MaxSeqs = 2048, 256
+			case memory >= 160*gib && large:
+				s.Budget = 16384
+			}
+		},
+	}
+}
+
+// vllmSchedulesAs makes an engine schedule as its release does.
+func vllmSchedulesAs(e *Engine, at version) {
+	own := vllmSchedulerOf(at)
+	e.schedulers, e.profile.Budget = []sized{own}, own.pass
 }
 
 // vllm2024 stands for releases up to mid-2024.

@@ -243,12 +243,22 @@ func TestExpertMap(t *testing.T) {
 
 // TestVLLMSizes holds the defaults of vLLM's server to vllm/engine/arg_utils.py.
 func TestVLLMSizes(t *testing.T) {
-	for gpu, want := range map[string][2]int{
-		"h100": {8192, 1024}, "a100": {2048, 256}, "a100-40gb": {2048, 256}, "a800-sxm": {8192, 1024}, "l40s": {2048, 256},
-		"mi300x": {8192, 1024},
+	large, usual, small := [2]int{16384, 1024}, [2]int{8192, 1024}, [2]int{2048, 256}
+	for release, sizes := range map[string]map[string][2]int{
+		"vllm": {"h100": usual, "a100": small, "a100-40gb": small, "a800-sxm": usual, "l40s": small, "mi300x": usual, "b200": usual,
+			"dgx-spark": usual},
+		"vllm@0.27.1": {"mi300x": usual, "b200": usual, "dgx-spark": usual},
+		"vllm@0.28.0": {"h100": usual, "h200": usual, "a100": small, "l40s": small, "mi300x": large, "b200": large, "b300": large,
+			"dgx-spark": usual},
+		"vllm@0.33.0": {"h200": usual, "b200": large, "dgx-spark": small, "rtx-pro-6000": usual},
 	} {
-		if s, err := engine.SchedulerOf("vllm", casetest.GPU(t, gpu)); err != nil || s.Budget != want[0] || s.MaxSeqs != want[1] {
-			t.Errorf("%s: steps of %d tokens and %d sequences, want %v: %v", gpu, s.Budget, s.MaxSeqs, want, err)
+		for gpu, want := range sizes {
+			m := casetest.Machine(t, gpu, release)
+			s, err := engine.SchedulerOf("vllm", m.Engine, m.GPU)
+			if err != nil || s.Budget != want[0] || s.MaxSeqs != want[1] || m.Budget != want[0] {
+				t.Errorf("%s on %s: steps of %d tokens (memory: %d) and %d sequences, want %v: %v", release, gpu, s.Budget, m.Budget,
+					s.MaxSeqs, want, err)
+			}
 		}
 	}
 }

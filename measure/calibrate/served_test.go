@@ -51,7 +51,7 @@ func servedBy(t *testing.T, s *Served, gpu string, constants map[roofline.Consta
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := engine.SchedulerOf("vllm", g)
+	rules, err := engine.SchedulerOf("vllm", m.Engine, g)
 	if err != nil {
 		t.Fatal(err)
 	}

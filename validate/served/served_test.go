@@ -70,7 +70,7 @@ func server(t *testing.T, r *served.Run) *serving.Server {
 	}
 	p, err := analytic.NewPredictor(c)
 	testkit.Must(t, err)
-	rules, err := engine.SchedulerOf(r.Engine, c.Machine.GPU)
+	rules, err := engine.SchedulerOf(c.Machine.Engine.Profile().Engine(), c.Machine.Engine, c.Machine.GPU)
 	testkit.Must(t, err)
 	s := &serving.Server{Predictor: p, Scheduler: rules, Replicas: 1}
 	r.Apply(s)
