@@ -62,7 +62,7 @@ type Request struct {
 	LoadMode    string            `json:"load_mode" words:"mmap,none" help:"<way> of weights in host memory, pages of the file or pinned: %s"`
 	NoOpOffload bool              `json:"no_op_offload" help:"prompts too are computed where the weights are"`
 	NoKVOffload bool              `json:"no_kv_offload" help:"the KV cache stays in host memory"`
-	WeightsAway *float64          `json:"cpu_offload_gb" default:"0" help:"<GiB> of each GPU's weights that vLLM or SGLang leaves in host memory"`
+	WeightsAway *float64          `json:"cpu_offload_gb" default:"0" help:"<GiB> of each GPU's weights that vLLM or SGLang leave on the host"`
 
 	Batch        *int `json:"batch" group:"Workload" short:"b" default:"1" help:"<sequences> together, in each replica (default 1)"`
 	PromptLen    *int `json:"prompt_len" default:"1024" help:"<tokens> of each prompt"`

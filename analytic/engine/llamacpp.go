@@ -395,15 +395,7 @@ func llamaCPPLaunch(d *Deployment) *args {
 	a.number("--parallel", slots)
 	a.number("--ctx-size", s.longest*slots)
 	a.add("--flash-attn", "on")
-	switch {
-	case d.Placement != nil: // it has its own
-	case d.Engine.Profile().Engine() == "llama.cpp":
-		a.number("--batch-size", d.budget(&llamaCPPScheduler))
-	default:
-		a.above("--batch-size", d.Budget)
-		a.above("--ubatch-size", d.Budget) // tokens that are computed at once, 512 by default
-		a.note("llama.cpp is not the engine of the estimate, and is slower at large batches")
-	}
+	llamaCPPSteps(a, d)
 	a.noteIf(d.Drafts > 0, "llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", d.Drafts)
 	a.noteIf(d.Prefill > 0, "llama.cpp has no replicas that only prefill: %d servers do less than the row says", d.Replicas+d.Prefill)
 	if gpus := d.TP * d.PP * d.Sharing; gpus > 1 {
@@ -414,6 +406,26 @@ func llamaCPPLaunch(d *Deployment) *args {
 		a.add("--split-mode", mode)
 		a.note("llama.cpp splits over the %d GPUs of one machine that it sees, set by CUDA_VISIBLE_DEVICES", gpus)
 	}
+	llamaCPPFormats(a, d)
+	a.noteIf(d.servers() > 1, "start %d of these servers behind a router", d.servers())
+	return a
+}
+
+// llamaCPPSteps adds how many tokens a step has, unless the placement says so.
+func llamaCPPSteps(a *args, d *Deployment) {
+	switch {
+	case d.Placement != nil:
+	case d.Engine.Profile().Engine() == "llama.cpp":
+		a.number("--batch-size", d.budget(&llamaCPPScheduler))
+	default:
+		a.above("--batch-size", d.Budget)
+		a.above("--ubatch-size", d.Budget) // tokens that are computed at once, 512 by default
+		a.note("llama.cpp is not the engine of the estimate, and is slower at large batches")
+	}
+}
+
+// llamaCPPFormats adds the format of the cache, and says how the file gets that of the weights.
+func llamaCPPFormats(a *args, d *Deployment) {
 	switch blocks := quantizesCache(d.Model); {
 	case d.KV != unit.FP8:
 	case blocks:
@@ -431,8 +443,6 @@ func llamaCPPLaunch(d *Deployment) *args {
 	default:
 		a.note("convert the checkpoint to GGUF first, and quantize it: llama.cpp has no weights in %s", d.Scheme)
 	}
-	a.noteIf(d.servers() > 1, "start %d of these servers behind a router", d.servers())
-	return a
 }
 
 // quantizesCache reports whether blocks of 32 values divide the heads of a model ("K cache type %s with block size %u does not divide

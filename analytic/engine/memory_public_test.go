@@ -10,8 +10,8 @@ import (
 	"llmprof/unit"
 )
 
-// TestPublicStarts holds the tokens of KV cache to what users' servers logged, of whose starts model, GPU, release and settings are told. No
-// constant was fitted to them.
+// TestPublicStarts holds the tokens of KV cache to what users' servers logged, of whose starts model, GPU, release and settings are told.
+// No constant was fitted to them.
 func TestPublicStarts(t *testing.T) {
 	near3, near10 := 0, 0
 	all := []struct {

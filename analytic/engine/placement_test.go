@@ -136,7 +136,8 @@ func TestOffloadedPrompts(t *testing.T) {
 	}
 }
 
-// TestOffloaded holds vLLM's --cpu-offload-gb to bytes over PCIe: every step reads the weights that lie on the host, and nothing else changes.
+// TestOffloaded holds vLLM's --cpu-offload-gb to bytes over PCIe: every step reads the weights that lie on the host, and nothing else
+// changes.
 func TestOffloaded(t *testing.T) {
 	c := onEngine(t, "llama3.1-8b", "vllm", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 16})
 	c.Machine = casetest.Machine(t, "rtx-4090", "vllm")

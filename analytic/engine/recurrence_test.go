@@ -37,8 +37,8 @@ func mixerKernels(t *testing.T, model, engine, gpu string, prompt float64) (all 
 }
 
 // TestRecurrenceLaunches counts by hand what the host launches of a recurrence over a prompt: by vLLM three launches for each kernel that
-// Python writes and four for those of state-space models, by SGLang two, one for each other, a CUDA graph after them, and two calls. A graph
-// of a decode step has all of its kernels.
+// Python writes and four for those of state-space models, by SGLang two, one for each other, a CUDA graph after them, and two calls. A
+// graph of a decode step has all of its kernels.
 func TestRecurrenceLaunches(t *testing.T) {
 	const delta, ssd = "qwen3.5-9b", "nemotron-3-nano-30b-a3b"
 	for _, x := range []struct {

@@ -57,7 +57,7 @@ func flagCases() map[string]struct {
 		"max-model-len":              {"--engine=vllm", "--max-model-len=8192", ""},
 		"compute-eff":                {"", "--compute-eff=0.5", ""},
 		"memory-eff":                 {"", "--memory-eff=0.5", ""},
-		"link-eff":                   {"--tp=2 --prompt-len=16384", "--link-eff=0.3", "nothing is sent between GPUs"}, // the host decides over less
+		"link-eff":                   {"--tp=2 --prompt-len=16384", "--link-eff=0.3", "nothing is sent between GPUs"},
 		"p2p":                        {"--gpu=rtx-4090 --tp=4", "--p2p", "no GPUs talk over PCIe whose driver"},
 		"no-p2p":                     {"--gpu=rtx-pro-6000 --tp=2", "--no-p2p", "no GPUs talk over PCIe that"},
 		"nvlink":                     {"--gpu=h100-pcie --tp=2", "--nvlink", "no GPUs talk that a bridge"},

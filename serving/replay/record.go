@@ -160,7 +160,8 @@ func (t *Trace) moment(key, text string) (float64, error) {
 	}
 	switch seconds := v * t.times.scale; {
 	case kind != t.times.kind:
-		return 0, fmt.Errorf("%.60s: %.40q is %s, and the times before it are each %s: write all of them in one way", key, text, kind, t.times.kind)
+		return 0, fmt.Errorf("%.60s: %.40q is %s, and the times before it are each %s: write all of them in one way", key, text, kind,
+			t.times.kind)
 	case key != t.times.key && stated(key) != stated(t.times.key):
 		return 0, fmt.Errorf("%.60s: the name of the times before it says another unit: give all of them in one", key)
 	case kind != number:

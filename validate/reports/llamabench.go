@@ -18,7 +18,8 @@ var llamaBench = tool{
 			prompt, gen, depth := o.count("n_prompt"), o.count("n_gen"), o.count("n_depth")
 			r := &Run{
 				Engine: "llama.cpp", GPU: o.text("gpu_info"), Weights: ggufFormat(o.text("model_type")), Clients: 1,
-				Model: strings.TrimSuffix(filepath.Base(o.text("model_filename")), ".gguf"), Params: int64(min(max(o.number("model_n_params"), 0), 1e15)), Placement: placement(o),
+				Model:  strings.TrimSuffix(filepath.Base(o.text("model_filename")), ".gguf"),
+				Params: int64(min(max(o.number("model_n_params"), 0), 1e15)), Placement: placement(o),
 			}
 			seconds := o.numbers("samples_ns")
 			if len(seconds) == 0 {
