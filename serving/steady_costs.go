@@ -171,8 +171,8 @@ func (f *flow) graphed() float64 {
 	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
-// knots are the tokens for which steps with prompts are priced: the fewest and the most, those that graphs launch at most, and those of some
-// prompts. Of a prompt of several steps they are the tokens that full steps leave to the last one. Steps of several forward passes are
+// knots are the tokens for which steps with prompts are priced: the fewest and the most, those that graphs launch at most, and those of
+// some prompts. Of a prompt of several steps they are the tokens that full steps leave to the last one. Steps of several forward passes are
 // priced at the limits of each, for a pass takes long with however few tokens.
 func (f *flow) knots(c *beside, decodes int) (knots []knot) {
 	all := []float64{1, c.graphed, c.graphed + 1, c.left}

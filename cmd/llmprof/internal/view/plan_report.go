@@ -55,7 +55,8 @@ func (p *Plan) cards(r *plan.Row) []report.Card {
 		all = append(all, report.Card{Name: "Cost", Value: fmt.Sprintf("$%.0f a month", float64(r.PerMonth())), Detail: []string{
 			fmt.Sprintf("$%.2f an hour", float64(r.PerHour)), fmt.Sprintf("$%.2f a million generated tokens", float64(r.PerMillion))}})
 	}
-	all = append(all, p.timeCard(r, plan.TTFT, "Time to first token (TTFT)", r.TTFT), p.timeCard(r, plan.TPOT, "Time per token (TPOT)", r.TPOT))
+	all = append(all, p.timeCard(r, plan.TTFT, "Time to first token (TTFT)", r.TTFT),
+		p.timeCard(r, plan.TPOT, "Time per token (TPOT)", r.TPOT))
 	if load := p.Request.Load; r.Capacity > 0 && load.Concurrency == 0 {
 		came := load.Rate + load.Throughput/p.Request.Gen.MeanLength()
 		all = append(all, report.Card{Name: "Headroom", Value: fmt.Sprintf("%.2g × the load", r.Capacity/came),
@@ -94,8 +95,8 @@ func (p *Plan) percentiles(r *plan.Row) (part report.Part) {
 		return render.Column{Title: title, Key: key, Unit: "ms", Fixed: true, By: 1e-3}
 	}
 	t := render.Table{Title: fmt.Sprintf("%d requests of the load, simulated at the slow end of the interval", s.Requests),
-		Columns: []render.Column{{Title: "", Left: true}, ms("mean", "mean"), ms("p50", "p50"), ms("p90", "p90"), ms("p95", "p95"), ms("p99", "p99"),
-			{Title: "p99 by seed", Key: "seed"}}}
+		Columns: []render.Column{{Title: "", Left: true}, ms("mean", "mean"), ms("p50", "p50"), ms("p90", "p90"), ms("p95", "p95"),
+			ms("p99", "p99"), {Title: "p99 by seed", Key: "seed"}}}
 	for _, of := range []plan.Figure{plan.TTFT, plan.TPOT, plan.ITL, plan.E2E} {
 		if s.Mean[of] == 0 {
 			continue
