@@ -20,6 +20,8 @@ type frontend struct {
 	steps    []delivered  // outputs of steps, not taken apart yet
 	ready    []*sequence  // sequences that have tokens to send
 	taken    int          // steps whose outputs the pass takes apart
+	spare    [][]output   // memory for outputs
+	sums     bool         // only the times of first and last tokens are asked for
 }
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
@@ -43,14 +45,24 @@ type output struct {
 	ended    bool
 }
 
-// A delivered is the outputs of a step, and how many passes they go through before they are taken apart.
+// A delivered is the outputs of a step with their tokens, and how many passes they go through before they are taken apart.
 type delivered struct {
-	outputs []output
-	passes  int
+	outputs      []output
+	gain, passes int
 }
 
-// hand takes the outputs of a step.
-func (f *frontend) hand(outputs []output) { f.steps = append(f.steps, delivered{outputs, handed}) }
+// hand takes the outputs of a step, and gives memory for those of another one.
+func (f *frontend) hand(outputs []output) (spare []output) {
+	gain := 0
+	for i := range outputs {
+		gain += outputs[i].gain
+	}
+	f.steps = append(f.steps, delivered{outputs, gain, handed})
+	if n := len(f.spare); n > 0 {
+		spare, f.spare = f.spare[n-1], f.spare[:n-1]
+	}
+	return spare
+}
 
 // busy reports whether there is anything to do.
 func (f *frontend) busy() bool { return len(f.entering)+len(f.steps)+len(f.ready) > 0 }
@@ -96,6 +108,10 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 	at := now
 	for _, q := range f.ready {
 		at += half
+		if f.sums && q.last > 0 && !q.complete {
+			q.unsent = 0
+			continue
+		}
 		sent(q, at+f.way)
 		if q.complete {
 			at += f.closing
@@ -107,10 +123,8 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 	for i := range f.steps { // in their order, so that those that are taken apart come first
 		s := &f.steps[i]
 		if s.passes--; s.passes < 0 {
+			gain += s.gain
 			f.taken++
-			for _, o := range s.outputs {
-				gain += o.gain
-			}
 		}
 	}
 	f.passing = true
@@ -133,6 +147,7 @@ func (f *frontend) finish(enter func(*sequence)) {
 				f.ready = append(f.ready, q)
 			}
 		}
+		f.spare = append(f.spare, s.outputs[:0])
 	}
 	f.steps = f.steps[:copy(f.steps, f.steps[f.taken:])]
 	n := 0

@@ -23,6 +23,7 @@ type pipeline struct {
 type inflight struct {
 	end     unit.Seconds
 	outputs []output
+	ended   []*sequence
 }
 
 // pipeline is that of a replica; nil where one batch is under way at a time.
@@ -89,12 +90,13 @@ func (r *replica) enters(now unit.Seconds) {
 	p, c := r.pipe, &r.cost
 	*c = rested(*c, min(max(float64((now-r.stopped)/analytic.Window), 0), 1))
 	before := max(now, r.stopped)
+	r.gained()
 	r.begin, r.stopped = now, p.passes(now, c)
 	r.end = p.next()
 	adds := r.stopped - before
 	c.Energy -= r.server.idle().For(c.Time - adds)
 	c.Time = adds
-	p.inflight = append(p.inflight, inflight{r.stopped, r.gains})
+	p.inflight = append(p.inflight, inflight{r.stopped, slices.Clone(r.outputs), slices.Clone(r.ending)})
 	r.held = p.inflight[0].end
 }
 
@@ -105,7 +107,7 @@ func (c *cluster) leaves(r *replica) {
 	p.inflight = p.inflight[:copy(p.inflight, p.inflight[1:])]
 	r.outputs = f.outputs
 	c.output(r)
-	r.free(f.outputs)
+	r.free(f.ended)
 	if len(p.inflight) > 0 {
 		r.held = p.inflight[0].end
 	}

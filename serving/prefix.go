@@ -1,7 +1,5 @@
 package serving
 
-import "container/list"
-
 // A pool is the KV blocks of one replica: free, held by sequences, or kept for prompts that
 // begin alike.
 type pool struct {
@@ -14,33 +12,38 @@ type pool struct {
 
 // An entry is a block of a prefix in the cache.
 type entry struct {
-	hash   uint64
-	blocks int
-	users  int
-	host   bool
-	place  *list.Element // in the list that it is in
+	hash       uint64
+	blocks     int
+	users      int
+	host       bool
+	prev, next *entry
 }
 
 // An lru is a list of entries, the one used least recently first.
 type lru struct {
-	list.List
+	root   entry
 	blocks int
 }
 
+func (l *lru) init() { l.root.prev, l.root.next = &l.root, &l.root }
+
 func (l *lru) push(e *entry) {
-	e.place = l.PushBack(e)
+	e.prev, e.next = l.root.prev, &l.root
+	e.prev.next, l.root.prev = e, e
 	l.blocks += e.blocks
 }
 
 func (l *lru) remove(e *entry) {
-	l.Remove(e.place)
+	e.prev.next, e.next.prev = e.next, e.prev
+	e.prev, e.next = nil, nil
 	l.blocks -= e.blocks
 }
 
-func (l *lru) oldest() *entry { return l.Front().Value.(*entry) }
-
 func newPool(blocks, hostBlocks int) *pool {
-	return &pool{total: blocks, free: blocks, hostRoom: hostBlocks, entries: map[uint64]*entry{}}
+	p := &pool{total: blocks, free: blocks, hostRoom: hostBlocks, entries: map[uint64]*entry{}}
+	p.idle.init()
+	p.hosted.init()
+	return p
 }
 
 func (p *pool) available() int { return p.free + p.idle.blocks }
@@ -51,7 +54,7 @@ func (p *pool) take(n int) bool {
 		return false
 	}
 	for p.free < n {
-		e := p.idle.oldest()
+		e := p.idle.root.next
 		p.idle.remove(e)
 		p.free += e.blocks
 		p.offload(e)
@@ -63,7 +66,7 @@ func (p *pool) take(n int) bool {
 // offload moves an entry to host memory if there is any, in place of those used least recently.
 func (p *pool) offload(e *entry) {
 	for p.hostRoom < e.blocks && p.hosted.blocks > 0 {
-		old := p.hosted.oldest()
+		old := p.hosted.root.next
 		p.hosted.remove(old)
 		p.hostRoom += old.blocks
 		delete(p.entries, old.hash)

@@ -24,6 +24,7 @@ type progress struct {
 	goal      int // tokens whose cache has to be there before the next token comes
 	computed  int // tokens whose cache is there
 	generated int
+	gain      int // tokens that come with the step that runs
 	turn      int // batch of a pipeline from which on it may decode
 }
 
@@ -52,7 +53,7 @@ type replica struct {
 	peers  []*replica // replicas that share its experts, itself among them: their steps run side by side
 	front  frontend
 	instance
-	waiting []*sequence // in the order in which they are to begin
+	waiting queue
 	running []*sequence
 	cache   occupancy
 	stepping
@@ -86,9 +87,10 @@ type stepping struct {
 	deaf   int                               // steps that only decoded since the scheduler received requests
 	heard  unit.Seconds                      // until when requests had to come then
 
-	gains   []output // what it brings
-	outputs []output // what the step that ended last brought
-	leaving int      // sequences that are answered by it, or handed over
+	outputs         []output    // of the step that ended last
+	gains, spare    []*sequence // sequences that gain tokens by it, and memory for others
+	ending, endings []*sequence // sequences whose last token it brings, and memory for others
+	ended           []*sequence // sequences whose last token the step before brought
 }
 
 // A timing is the times of the step that runs.
@@ -104,7 +106,8 @@ type timing struct {
 // form makes the next step of what had arrived when it was formed. It reports whether there is one.
 func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
-	r.gains, r.leaving = make([]output, 0, len(r.running)), 0
+	r.gains, r.spare = r.spare[:0], r.gains
+	r.ending, r.endings = r.endings[:0], r.ending
 	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, r.received(formed)
 	if r.policy.form(r); r.batch.empty() && r.heard < formed { // Nothing runs: it receives requests again at once.
 		r.heard, r.formed.known = formed, formed
@@ -158,6 +161,14 @@ func (r *replica) run(now, launch unit.Seconds) {
 	c.Energy -= r.server.idle().For(ahead)
 	r.begin, r.end = now, now+c.Time
 	r.launched = min(launch+c.Launch, r.end)
+}
+
+// gained notes what the step that ended gained.
+func (r *replica) gained() {
+	r.outputs = r.outputs[:0]
+	for _, q := range r.gains {
+		r.outputs = append(r.outputs, output{q, q.gain, q.generated == q.Request.Gen})
+	}
 }
 
 // price prices the step, and what the drafting of its tokens takes.
@@ -275,7 +286,7 @@ func (r *replica) preempt(q *sequence, now unit.Seconds) {
 		q.computed, q.kept = 0, false
 	}
 	r.policy.preempted(&r.cache)
-	r.waiting = slices.Insert(r.waiting, 0, q)
+	r.waiting.pushFront(q)
 }
 
 // move is the time in which the cache of so many tokens goes over a link of each GPU.
@@ -295,9 +306,9 @@ func (r *replica) leave(q *sequence) {
 // admit lets waiting sequences begin, in their order.
 func (r *replica) admit() {
 	now, formed := r.formed.now, r.formed.known
-	for r.budget > 0 && len(r.running) < r.rules.MaxSeqs && len(r.waiting) > 0 {
-		q := r.waiting[0]
-		if q.arrived > formed || q.ready > now {
+	for r.budget > 0 && len(r.running) < r.rules.MaxSeqs {
+		q := r.waiting.front()
+		if q == nil || q.arrived > formed || q.ready > now {
 			return
 		}
 		gpu, host := r.hits(q)
@@ -309,11 +320,11 @@ func (r *replica) admit() {
 			if r.room.of(q.goal) <= r.pool.total-r.server.kept(r.pool.total) {
 				return
 			}
-			r.waiting = r.waiting[1:] // as vLLM ignores a request that not even an empty cache could admit
+			r.waiting.popFront() // as vLLM ignores a request that not even an empty cache could admit
 			r.refused = append(r.refused, q)
 			continue
 		}
-		r.waiting = r.waiting[1:]
+		r.waiting.popFront()
 		r.start(q, gpu, host, now)
 		if q.ready > now {
 			r.running = append(r.running, q)
@@ -390,10 +401,9 @@ func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
 
 // advance adds n tokens of a sequence to the step, and reports whether the step is its last.
 func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
-	gain := 1
 	if decodes {
 		r.batch.decode(r.prices.windows, q.computed)
-		gain = r.accepted(n-1, q)
+		q.gain = r.accepted(n-1, q)
 	} else {
 		done := q.computed+n == q.goal
 		r.batch.chunk(n, q.computed, done)
@@ -402,21 +412,21 @@ func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
 		if !done {
 			return false
 		}
+		q.gain = 1
 		q.computed-- // the token that comes is computed by the step after
 		r.keep(q)
 	}
-	q.computed += gain
+	q.computed += q.gain
 	q.goal = q.computed + 1
-	q.generated += gain
-	r.cache.due -= float64(gain)
-	r.tokens += gain
-	last := q.generated == q.Request.Gen
-	r.gains = append(r.gains, output{q, gain, last})
+	q.generated += q.gain
+	r.cache.due -= float64(q.gain)
+	r.tokens += q.gain
+	r.gains = append(r.gains, q)
 	if r.pipe != nil {
 		q.turn = r.pipe.turn + r.pipe.most()
 	}
-	if ends = last || r.only; ends {
-		r.leaving++
+	if ends = q.generated == q.Request.Gen || r.only; ends {
+		r.ending = append(r.ending, q)
 	}
 	return ends
 }
@@ -444,12 +454,10 @@ func (r *replica) keep(q *sequence) {
 	q.shared = held
 }
 
-// free returns the blocks of the sequences that are answered, or handed over.
-func (r *replica) free(outputs []output) {
-	for _, o := range outputs {
-		if o.ended || r.only {
-			r.leave(o.sequence)
-		}
+// free returns the blocks of the sequences whose last token came.
+func (r *replica) free(ended []*sequence) {
+	for _, q := range ended {
+		r.leave(q)
 	}
 }
 
@@ -461,12 +469,50 @@ func (r *replica) wakes(now unit.Seconds) unit.Seconds {
 			at = min(at, q.ready)
 		}
 	}
-	if len(r.waiting) > 0 && r.waiting[0].ready > now {
-		at = min(at, r.waiting[0].ready)
+	if q := r.waiting.front(); q != nil && q.ready > now {
+		at = min(at, q.ready)
 	}
 	return at
 }
 
 func (r *replica) load() int {
-	return len(r.front.entering) + len(r.waiting) + len(r.running) + r.leaving
+	return len(r.front.entering) + r.waiting.n + len(r.running) + len(r.ending)
+}
+
+// A queue is the sequences that wait.
+type queue struct {
+	all  []*sequence
+	head int // those before it have begun
+	n    int
+}
+
+func (w *queue) front() *sequence {
+	if w.n == 0 {
+		return nil
+	}
+	return w.all[w.head]
+}
+
+func (w *queue) popFront() {
+	w.all[w.head] = nil
+	w.head++
+	w.n--
+	if w.head > w.n {
+		w.all = w.all[:copy(w.all, w.all[w.head:])]
+		w.head = 0
+	}
+}
+
+func (w *queue) pushBack(q *sequence) {
+	w.all = append(w.all, q)
+	w.n++
+}
+
+func (w *queue) pushFront(q *sequence) {
+	if w.head == 0 {
+		w.all, w.head = slices.Insert(w.all, 0, nil), 1
+	}
+	w.head--
+	w.all[w.head] = q
+	w.n++
 }

@@ -10,10 +10,10 @@ import (
 // A Sketch is a distribution of positive values in constant memory: a histogram whose bins
 // are 0.4 % wide, so that a quantile is within 0.2 %.
 type Sketch struct {
-	Counts []int   `json:"counts"` // number of values in each bin of their logarithm, from Base on
-	Base   int     `json:"base"`
-	N      int     `json:"n"`
-	Sum    float64 `json:"sum"`
+	counts []int // number of values in each bin of their logarithm, from base on
+	base   int
+	N      int
+	Sum    float64
 }
 
 // width is the logarithm of the ratio of a bin's ends.
@@ -28,22 +28,22 @@ func (s *Sketch) Add(v float64, n int) {
 	s.Sum += v * float64(n)
 	bin := binOf(v)
 	switch {
-	case len(s.Counts) == 0:
-		s.Base = bin
-	case bin < s.Base:
-		s.Counts = slices.Insert(s.Counts, 0, make([]int, s.Base-bin)...)
-		s.Base = bin
+	case len(s.counts) == 0:
+		s.base = bin
+	case bin < s.base:
+		s.counts = slices.Insert(s.counts, 0, make([]int, s.base-bin)...)
+		s.base = bin
 	}
-	if more := bin - s.Base + 1 - len(s.Counts); more > 0 {
-		s.Counts = append(s.Counts, make([]int, more)...)
+	if more := bin - s.base + 1 - len(s.counts); more > 0 {
+		s.counts = append(s.counts, make([]int, more)...)
 	}
-	s.Counts[bin-s.Base] += n
+	s.counts[bin-s.base] += n
 }
 
 // below is how many values are at most v, or in one bin with it.
 func (s *Sketch) below(v float64) (n int) {
-	for i, count := range s.Counts {
-		if i+s.Base > binOf(v) {
+	for i, count := range s.counts {
+		if i+s.base > binOf(v) {
 			break
 		}
 		n += count
@@ -55,18 +55,18 @@ func binOf(v float64) int { return int(math.Floor(math.Log(max(v, 1e-9)) / width
 
 // Merge adds the values of another one.
 func (s *Sketch) Merge(o *Sketch) {
-	if len(o.Counts) == 0 {
+	if len(o.counts) == 0 {
 		return
 	}
-	if len(s.Counts) == 0 {
-		s.Base = o.Base
+	if len(s.counts) == 0 {
+		s.base = o.base
 	}
-	low, high := min(s.Base, o.Base), max(s.Base+len(s.Counts), o.Base+len(o.Counts))
-	s.Counts = slices.Insert(s.Counts, 0, make([]int, s.Base-low)...)
-	s.Base = low
-	s.Counts = append(s.Counts, make([]int, high-low-len(s.Counts))...)
-	for i, n := range o.Counts {
-		s.Counts[o.Base-low+i] += n
+	low, high := min(s.base, o.base), max(s.base+len(s.counts), o.base+len(o.counts))
+	s.counts = slices.Insert(s.counts, 0, make([]int, s.base-low)...)
+	s.base = low
+	s.counts = append(s.counts, make([]int, high-low-len(s.counts))...)
+	for i, n := range o.counts {
+		s.counts[o.base-low+i] += n
 	}
 	s.N += o.N
 	s.Sum += o.Sum
@@ -79,9 +79,9 @@ func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
 func (s *Sketch) Quantile(share float64) float64 {
 	rank := max(share*float64(s.N), 1)
 	seen := 0.0
-	for i, n := range s.Counts {
+	for i, n := range s.counts {
 		if seen += float64(n); seen >= rank {
-			return math.Exp((float64(s.Base+i) + 0.5) * width)
+			return math.Exp((float64(s.base+i) + 0.5) * width)
 		}
 	}
 	return math.NaN()
@@ -94,14 +94,14 @@ type Point struct{ Value, Share float64 }
 func (s *Sketch) CDF(n int) []Point {
 	var all []Point
 	seen, last := 0, -1.0
-	for i, count := range s.Counts {
+	for i, count := range s.counts {
 		if count == 0 {
 			continue
 		}
 		seen += count
 		share := float64(seen) / float64(s.N)
 		if share-last >= 1/float64(n) || seen == s.N {
-			all = append(all, Point{math.Exp((float64(s.Base+i) + 0.5) * width), share})
+			all = append(all, Point{math.Exp((float64(s.base+i) + 0.5) * width), share})
 			last = share
 		}
 	}
@@ -168,16 +168,18 @@ func (r *Result) arrive(index int, at unit.Seconds) {
 	r.batches.arrive(index, at)
 }
 
-func (r *Result) step(one *replica) {
+func (r *Result) step(one *replica, o *Options) {
 	r.Steps++
 	r.Energy += one.cost.Energy
 	t := float64(one.cost.Time)
 	r.busy += t
-	running := float64(len(one.running) + one.leaving)
+	running := float64(len(one.running) + len(one.ending))
 	r.running += running * t
 	used := 1 - float64(one.pool.available())/float64(one.pool.total)
-	r.cache += used * t
-	r.bins.add(one.begin, one.end, sample{waiting: float64(len(one.waiting)), running: running, cache: used, tokens: float64(one.tokens) / t})
+	if r.cache += used * t; o.sums {
+		return
+	}
+	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
 
 // answered enters a request that was answered.
@@ -186,15 +188,21 @@ func (r *Result) answered(q *Record, o *Options) {
 	if o.Each != nil {
 		o.Each(q)
 	}
-	r.batches.of(q.Index).answered(q, &o.SLO)
+	if !o.sums {
+		r.batches.of(q.Index).answered(q, &o.SLO)
+	}
 }
 
 // finish works out what is of the whole.
-func (r *Result) finish(all []*replica, now unit.Seconds, steady bool) {
+func (r *Result) finish(mixed, first []*replica, now unit.Seconds, steady bool) {
 	if steady {
 		r.Figures, r.Transient = r.batches.steady(&r.underWay, r.arrived)
 	} else {
 		r.Figures = r.batches.all()
+	}
+	all := mixed
+	if len(first) > 0 && first[0] != mixed[0] {
+		all = slices.Concat(mixed, first)
 	}
 	for _, one := range all {
 		r.Preempted += one.preempted

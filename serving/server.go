@@ -1,11 +1,9 @@
 package serving
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"sort"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -138,8 +136,18 @@ func (s *Server) longest(r *room) int {
 	if s.Scheduler.Admission == engine.ForSlot {
 		blocks /= s.Scheduler.MaxSeqs
 	}
-	most := cmp.Or(s.Context, maxLength)
-	return sort.Search(most, func(i int) bool { return r.of(i+1) > blocks })
+	low, high := 0, maxLength
+	if s.Context > 0 {
+		high = s.Context
+	}
+	for low < high {
+		if middle := (low + high + 1) / 2; r.of(middle) <= blocks {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low
 }
 
 // kept is how many of the KV blocks stay free when a sequence begins.

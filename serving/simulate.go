@@ -26,6 +26,7 @@ type Options struct {
 
 	Intervals bool // the result has intervals of percentiles
 
+	sums   bool           // sums over all replicas alone: no figures of requests, and no timeline
 	priced *prices        // steps that were priced before; nil without any
 	until  int            // request from which on no figure counts; 0 for none
 	pace   *analytic.Pace // nil for that which is expected
@@ -42,22 +43,23 @@ type cluster struct {
 	now       unit.Seconds
 	arrivals  arriving
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	kept      kept
 	replicas
 }
 
 // An arriving is the request that comes next.
 type arriving struct {
-	next Request
-	any  bool
-	sent int
+	next     Request
+	any      bool
+	sent     int
+	fresh    []sequence // memory for requests
+	toClient func(*sequence, unit.Seconds)
 }
 
 // replicas are those of a server.
 type replicas struct {
-	all   []*replica
 	mixed []*replica       // replicas that decode
 	first []*replica       // replicas that prefill; those that decode where none only prefills
+	next  []upcoming       // next event of each replica, by its index
 	turns map[*replica]int // turns of the replicas that prefill and of those that decode, by the first replica of each
 }
 
@@ -66,6 +68,11 @@ type replicas struct {
 func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
+	}
+	again := &recorded{Source: source}
+	if o.Intervals {
+		again.begin()
+		source = again
 	}
 	c := newCluster(s, source, &o)
 	for steps := 0; c.step(); steps++ {
@@ -83,10 +90,10 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if err := c.unanswered(); err != nil {
 		return nil, err
 	}
-	c.result.finish(c.all, c.now, o.Steady)
+	c.result.finish(c.mixed, c.first, c.now, o.Steady)
 	if o.Intervals && !c.result.Interrupted {
 		var err error
-		if c.result.Intervals, err = c.intervals(ctx); err != nil {
+		if c.result.Intervals, err = c.intervals(ctx, again); err != nil {
 			return nil, err
 		}
 	}
@@ -147,6 +154,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		o.priced = s.prices()
 	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, replicas: replicas{turns: map[*replica]int{}}}
+	c.arrivals.toClient, front.sums = c.sent, o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -161,7 +169,6 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), pipe: s.pipeline(),
 			random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)), only: i >= decode, longest: c.longest}
 		one.stopped = -analytic.Window
-		c.all = append(c.all, one)
 		if one.only {
 			c.first = append(c.first, one)
 		} else {
@@ -181,13 +188,14 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			}
 		}
 	}
+	c.next = make([]upcoming, decode+prefill)
+	for i := range c.next {
+		c.next[i].at = never
+	}
 	if prefill == 0 {
 		c.first = c.mixed
 	}
 	c.result = &Result{Limited: o.SLO != SLO{}, summing: summing{replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}}
-	if loop, ok := source.(*clients); ok {
-		c.kept.clients = len(loop.ready)
-	}
 	c.arrivals.next, c.arrivals.any = source.Next()
 	return c
 }
@@ -227,33 +235,49 @@ func (r *replica) upcoming() upcoming {
 // step lets the next thing happen: an arrival, the arrival of a cache, or what is next of a replica. It reports
 // whether anything did.
 func (c *cluster) step() bool {
-	next, who := upcoming{at: never}, (*replica)(nil)
+	next, index := upcoming{at: never}, 0
 	if c.arrivals.any {
 		next = upcoming{c.arrivals.next.At + c.way, requestComes}
 	}
 	if len(c.handovers) > 0 && c.handovers[0].at < next.at {
 		next = upcoming{c.handovers[0].at, cacheComes}
 	}
-	for _, r := range c.all {
-		if own := r.upcoming(); own.at < next.at {
-			next, who = own, r
+	for i := range c.next {
+		if c.next[i].at < next.at {
+			next, index = c.next[i], i
 		}
 	}
 	if next.what == nothing {
 		return false
 	}
 	c.now = max(c.now, next.at)
+	who := c.replica(index)
 	switch next.what {
 	case requestComes:
-		c.arrive()
+		who = c.arrive()
 	case cacheComes:
 		q := c.handovers.next().what
-		c.enter(c.route(c.mixed, q), q)
+		who = c.route(c.mixed, q)
+		c.enter(who, q)
+	default:
+		c.happens(who, next.what)
+	}
+	if who != nil {
+		for _, p := range who.peers {
+			c.next[p.index] = p.upcoming()
+		}
+	}
+	return true
+}
+
+// happens lets something happen to a replica now.
+func (c *cluster) happens(who *replica, what happening) {
+	switch what {
 	case stepEnds:
 		c.ended(who)
 	case passEnds:
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
-		who.front.begin(c.now, c.sent)
+		who.front.begin(c.now, c.arrivals.toClient)
 	case outputsDue:
 		if who.pipe != nil {
 			c.leaves(who)
@@ -261,41 +285,53 @@ func (c *cluster) step() bool {
 		}
 		c.output(who)
 	}
-	return true
 }
 
-// arrive hands the next request to a replica, or refuses it.
-func (c *cluster) arrive() {
+func (c *cluster) replica(index int) *replica {
+	if n := len(c.mixed); index >= n {
+		return c.first[index-n]
+	}
+	return c.mixed[index]
+}
+
+// arrive hands the next request to a replica, which it returns; nil if the request is refused.
+func (c *cluster) arrive() (to *replica) {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
-	c.result.arrive(index, req.At)
-	if c.options.Intervals {
-		c.kept.add(&req)
+	if !c.options.sums {
+		c.result.arrive(index, req.At)
 	}
 	err := req.check()
 	if err == nil {
 		err = c.tooLong(req.Prompt + req.Gen)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.refuse(index, &req, err)
-	} else {
-		q := &sequence{Record: Record{Index: index, Request: req}, progress: progress{goal: req.Prompt}}
-		to := c.route(c.first, q)
+	default:
+		if len(c.arrivals.fresh) == 0 {
+			c.arrivals.fresh = make([]sequence, 64)
+		}
+		q := &c.arrivals.fresh[0]
+		c.arrivals.fresh = c.arrivals.fresh[1:]
+		q.Index, q.Request, q.goal = index, req, req.Prompt
+		to = c.route(c.first, q)
 		if to.front.free() {
 			c.enter(to, q)
-		} else {
-			to.front.entering = append(to.front.entering, entering{q, stages})
-			to.front.begin(c.now, c.sent)
+			break
 		}
+		to.front.entering = append(to.front.entering, entering{q, stages})
+		to.front.begin(c.now, c.arrivals.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
+	return to
 }
 
 // enter puts a sequence into the queue of a replica, which begins at once if it is idle.
 func (c *cluster) enter(r *replica, q *sequence) {
 	q.Replica, q.arrived = r.index, c.now
-	r.waiting = append(r.waiting, q)
+	r.waiting.pushBack(q)
 	if !r.busy {
 		c.start(r, c.now)
 	}
@@ -339,7 +375,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 	whole := *longest
 	for _, p := range r.peers {
 		p.launch(c.now, seen, &whole)
-		c.result.step(p)
+		c.result.step(p, c.options)
 	}
 }
 
@@ -373,7 +409,8 @@ func (c *cluster) ended(r *replica) {
 		if p.held > 0 { // until now
 			c.output(p)
 		}
-		p.outputs, p.busy, p.stopped, p.held, p.overlaps = p.gains, false, c.now, c.now, p.rules.Async
+		p.gained()
+		p.ended, p.busy, p.stopped, p.held, p.overlaps = p.ending, false, c.now, c.now, p.rules.Async
 	}
 	if r.rules.Async {
 		c.start(r, formed)
@@ -386,7 +423,7 @@ func (c *cluster) ended(r *replica) {
 		if p.held == c.now {
 			c.output(p)
 		}
-		p.free(p.outputs)
+		p.free(p.ended)
 	}
 	if !r.busy {
 		c.start(r, c.now)
@@ -413,17 +450,18 @@ func (c *cluster) output(r *replica) {
 		}
 	}
 	if !free {
-		f.hand(r.outputs)
-		f.begin(c.now, c.sent)
+		r.outputs = f.hand(r.outputs)
+		f.begin(c.now, c.arrivals.toClient)
 	}
 }
 
 // sent is a client that has tokens at a time: the first ones, the last ones or those between.
 func (c *cluster) sent(q *sequence, at unit.Seconds) {
-	if q.last == 0 {
+	switch {
+	case q.last == 0:
 		q.First = at
-	} else {
-		c.result.batches.of(q.Index).ITL.Add(float64(at-q.last), 1)
+	case !c.options.sums:
+		c.result.batches.of(q.Index).gap(at - q.last)
 	}
 	q.last, q.unsent = at, 0
 	if !q.complete {

@@ -27,7 +27,7 @@ func TestTabulatedSteps(t *testing.T) {
 		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
 			for context := 3.0; context < 200000; context *= 1.37 {
 				want, energy := p.MixedStep([]operator.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
-				got := prices.decode(float64(batch), 1, context, 0)
+				got := prices.decode(decode{batch: batch, fresh: 1}, context)
 				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
 				casetest.Near(t, x.model+": energy", got.Energy, energy, 1e-2)
 			}
@@ -68,8 +68,6 @@ func TestLoneRequestIsEstimate(t *testing.T) {
 			testkit.Must(t, err)
 			all, err := s.Steadies(t.Context(), Fixed(prompt), Fixed(2))
 			testkit.Must(t, err)
-			idle, err := all.Rate(1e-6, Layout{Replicas: 1})
-			testkit.Must(t, err)
 			var first unit.Seconds
 			r := simulate(t, s, Load{Arrival: Arrival{Kind: "constant", Rate: 2}, Prompt: Fixed(prompt), Gen: Fixed(1), Requests: 40},
 				Options{Each: func(q *Record) { first = q.TTFT() }})
@@ -80,7 +78,7 @@ func TestLoneRequestIsEstimate(t *testing.T) {
 				exact = 1e-3
 			}
 			casetest.Near(t, what+"TTFT", first, e.TTFT.Expected, exact)
-			casetest.Near(t, what+"TTFT of the steady state", idle.TTFT, e.TTFT.Expected, exact)
+			casetest.Near(t, what+"TTFT of the steady state", all.Idle().TTFT, e.TTFT.Expected, exact)
 			casetest.Near(t, what+"energy", (r.Energy - between).Times(1.0/40), e.Energy.PerPrompt, 3e-3)
 		}
 	}
@@ -108,9 +106,9 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 			if got := c.result.Completed + c.result.Refused; got != 500 {
 				t.Errorf("%s, %d tokens of cache: %d of 500 requests answered", name, cache, got)
 			}
-			if r.pool.free != r.pool.total || int(r.cache.due) != 0 || int(r.cache.planned) != 0 || len(r.running) != 0 || len(r.waiting) != 0 {
+			if r.pool.free != r.pool.total || int(r.cache.due) != 0 || int(r.cache.planned) != 0 || len(r.running) != 0 || r.waiting.n != 0 {
 				t.Errorf("%s, %d tokens of cache: %d of %d blocks free, %d tokens due, %d blocks planned, %d running, %d waiting",
-					name, cache, r.pool.free, r.pool.total, int(r.cache.due), int(r.cache.planned), len(r.running), len(r.waiting))
+					name, cache, r.pool.free, r.pool.total, int(r.cache.due), int(r.cache.planned), len(r.running), r.waiting.n)
 			}
 			never := s.Scheduler.Admission == engine.ForAll || s.Scheduler.Admission == engine.ForSlot
 			if never && r.preempted > 0 || cache > 0 && r.preempted == 0 && s.Scheduler.Admission == engine.ForPrompt {

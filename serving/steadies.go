@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"llmprof/analytic/engine"
 	"llmprof/unit"
@@ -25,9 +26,10 @@ type Steadies struct {
 	server          Server
 	prompt, gen     Lengths
 	prices          *prices
-	flow            *flow // of replicas that prefill and decode
-	prefill, decode *flow // of replicas that only prefill, and of those that get the cache of every prompt
-	events          *int  // that closed loops may still be simulated for; nil where these are not bounded
+	flow            *flow                  // of replicas that prefill and decode
+	prefill, decode *flow                  // of replicas that only prefill, and of those that get the cache of every prompt
+	firsts          map[[2]float64]*Steady // of prefillers, by their rate and number
+	events          *int                   // that closed loops may still be simulated for; nil where these are not bounded
 }
 
 // Steadies prepares for steady states with requests of these lengths.
@@ -43,7 +45,7 @@ func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known *price
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f}, nil
+	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, firsts: map[[2]float64]*Steady{}}, nil
 }
 
 // With is the steady states of the server with another scheduler. Both share the times of their steps.
@@ -70,6 +72,7 @@ func (t *Steadies) During(ctx context.Context) {
 // halted makes the error that of the context if that has ended: what was worked out then is of a part alone.
 func (t *Steadies) halted(err *error) {
 	if ended := t.ctx.Err(); ended != nil {
+		clear(t.firsts)
 		*err = ended
 	}
 }
@@ -110,14 +113,14 @@ func (t *Steadies) Rate(rate float64, l Layout) (st *Steady, err error) {
 // open is the steady state of one of the queues of one kind.
 func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	units := f.units(replicas)
-	if c := f.capacity(); rate >= units*c.Rate {
-		return nil, f.overload(&c, rate, replicas)
+	if f.exceeds(rate/units) || rate >= units*f.capacity().Rate {
+		return nil, &overload{f, rate, replicas}
 	}
 	if err := t.ctx.Err(); err != nil { // The capacity is of a part of the path, and may be of none.
 		return nil, err
 	}
 	f.behindRouter(units)
-	if f == t.flow && f.groups(rate/units) {
+	if f.groups(rate / units) {
 		return t.opened(f, rate/units)
 	}
 	st := f.sample(rate/units, f.jobs(rate/units))
@@ -160,22 +163,40 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 	return st, err
 }
 
-// overload is that so many replicas cannot answer a rate, and names the largest.
-func (f *flow) overload(c *Capacity, rate float64, replicas int) error {
+// Idle is the state of a request that meets hardly any other: no load has shorter times.
+func (t *Steadies) Idle() *Steady {
+	t.flow.behindRouter(1)
+	return t.flow.sample(1e-6, fewIdle)
+}
+
+// fewIdle is how many requests are followed that meet no other.
+const fewIdle = 64
+
+// An overload is that so many replicas of one kind cannot answer a rate. Most that a search meets are shown nowhere. The largest rate is
+// worked out for those that are.
+type overload struct {
+	flow     *flow
+	rate     float64
+	replicas int
+}
+
+// Error names the largest rate.
+func (o *overload) Error() string {
+	f, c := o.flow, o.flow.capacity()
 	where, why := "", ""
 	switch {
-	case f.handed && replicas == 1:
+	case f.handed && o.replicas == 1:
 		where = " in the replica that decodes"
 	case f.handed:
-		where = fmt.Sprintf(" in each of %d replicas that decode", replicas)
-	case replicas > 1:
-		where = fmt.Sprintf(" in each of %d replicas", replicas)
+		where = fmt.Sprintf(" in each of %d replicas that decode", o.replicas)
+	case o.replicas > 1:
+		where = fmt.Sprintf(" in each of %d replicas", o.replicas)
 	}
 	if c.Bound == preemption {
 		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
-	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
-		"sequences at once%s)%s", rate, f.units(replicas)*c.Rate, c.Bound, c.Running, where, why)
+	return fmt.Sprintf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
+		"sequences at once%s)%s", o.rate, f.units(o.replicas)*c.Rate, c.Bound, c.Running, where, why)
 }
 
 // Replicas that prefill and replicas that decode are two queues in tandem: the second has the first's departures as its arrivals, which
@@ -206,7 +227,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 		return nil, err
 	}
 	rest.E2E += t.server.Predictor.SequenceBytes(t.prompt.MeanLength()).Over(l.Link)
-	first, err := t.open(t.prefill, rate, l.Prefillers)
+	first, err := t.firstTokens(rate, l.Prefillers)
 	if err != nil {
 		return nil, err
 	}
@@ -222,5 +243,22 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if gpus, price := t.server.Predictor.Replica(); price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus) * (replicas + prefillers) / 3600 / rate)
 	}
+	return st, nil
+}
+
+// firstTokens is one queue of replicas that only prefill: each of its steps has the prompts that came before it was formed.
+func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
+	key := [2]float64{rate, float64(replicas)}
+	if st, ok := t.firsts[key]; ok {
+		return st, nil
+	}
+	if c := t.prefill.rateOf(replicas); rate >= c.Rate {
+		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill "+
+			"(replicas that prefill: %d)", rate, c.Rate, replicas)
+	}
+	units := t.prefill.units(replicas)
+	t.prefill.behindRouter(math.Ceil(units))
+	st := t.prefill.sample(rate/units, t.prefill.jobs(rate/units))
+	t.firsts[key] = st
 	return st, nil
 }

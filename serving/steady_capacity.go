@@ -43,19 +43,46 @@ func (f *flow) capacity() Capacity {
 	return c
 }
 
+// A rough capacity is that of the path of fewer sequences, which is off by less than the factor roughly.
+const (
+	roughGenerations, roughFull = 2, 400
+
+	roughly = 1.4
+)
+
+// exceeds reports whether a rate is certainly more than the largest that is stable. It takes a part of what the capacity does.
+func (f *flow) exceeds(rate float64) bool { return rate > roughly*f.about() }
+
+// about is the rough capacity, or the capacity where that is known.
+func (f *flow) about() float64 {
+	if f.largest.Rate > 0 {
+		return f.largest.Rate
+	}
+	if f.rough > 0 {
+		return f.rough
+	}
+	_, rough := f.full(roughGenerations, roughFull)
+	if f.ctx.Err() == nil {
+		f.rough = rough
+	}
+	return rough
+}
+
 // full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the rate at which
 // they are answered.
 func (f *flow) full(generations, fewest int) (w *path, rate float64) {
 	n, steps := min(max(generations*f.most, fewest), mostJobs), 0.0
-	all, ages := f.drawJobs(n), rand.New(rand.NewPCG(2, 2))
-	for i := range all {
-		v := &all[i]
+	all := f.drawJobs(n)
+	defer jobBuffers.Put(all)
+	ages := rand.New(rand.NewPCG(2, 2))
+	for i := range *all {
+		v := &(*all)[i]
 		steps += float64(v.steps) / float64(n)
 		if i < f.most { // the first ones are of all ages, at random: even ages would let one begin just when one ends
 			v.done = int32(float64(v.steps) * ages.Float64())
 		}
 	}
-	w = f.newPath(all)
+	w = f.newPath(*all)
 	w.follow(n / 2)
 	rate = w.sums.firsts
 	if steps > 0 {
@@ -93,12 +120,12 @@ func (f *flow) rateOf(replicas int) Capacity {
 }
 
 // groupsArrivals is the share of its time from which on an API server lets requests come to the engine in groups, so that they are
-// simulated with it: they wait for a quarter of what they take there, ρ/(1-ρ), or longer. Below it the mean wait is added to the times of a
-// path without it.
-const groupsArrivals = 0.2
+// simulated with it: they wait for half of what they take there, ρ/(1-ρ), or longer. Below it the mean wait is added to the times of a path
+// without it.
+const groupsArrivals = 1.0 / 3
 
 // groups reports whether requests come to the engine in groups at a rate: since the API server lets them, or since the scheduler receives
 // them after several steps.
 func (f *flow) groups(rate float64) bool {
-	return f.front.load(rate, f.gen)/f.peers > groupsArrivals || f.server.Scheduler.Receives > 1
+	return !f.handed && (f.front.load(rate, f.gen)/f.peers > groupsArrivals || f.server.Scheduler.Receives > 1)
 }

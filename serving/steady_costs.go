@@ -9,59 +9,39 @@ import (
 )
 
 // What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that
-// decodes leave (vllm/v1/core/sched/scheduler.py). Steps with prompts are priced at some numbers of tokens and of sequences, and are on
-// lines between them.
+// decodes leave (vllm/v1/core/sched/scheduler.py). Steps with prompts are priced at some numbers of tokens and lie on lines between them,
+// for the roofline's times are linear where one bound holds.
 
 // A stepTimes is the steps that were priced.
 type stepTimes struct {
 	prices *prices
 	draft  *prices
-	graphs float64   // up to how many tokens of a step graphs launch it
-	beside []*beside // costs beside 0, 1, 2, ... sequences; nil where they are not known
+	graphs float64 // up to how many tokens of a step graphs launch it
+	tables map[int]*tokenCosts
+	beside []*batchCosts // of steps beside 0, 1, 2, ... sequences; nil where they are not known
+	some   []float64     // numbers of tokens at which any steps with prompts are priced
 }
 
-// A beside is what steps cost beside some sequences.
-type beside struct {
-	decode    Cost    // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
-	left      float64 // tokens of prompts that a step takes
-	graphed   float64 // tokens of prompts up to which graphs launch a step
-	knots     []knot  // numbers of tokens between which costs are on lines, for the roofline's times are linear where one bound holds
-	price     func(tokens float64) Cost
-	low, high *beside // beside fewer and more sequences, between which the costs with prompts are; nil for knots of its own
-	share     float64 // of the way between them
+// batchCosts are the costs of steps beside some sequences.
+type batchCosts struct {
+	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
+	prompts *tokenCosts
+	left    float64 // tokens of prompts that a step takes
 }
 
-// A knot is a number of tokens with its cost, once it is known.
-type knot struct {
-	tokens float64
-	known  bool
-	cost   Cost
-}
-
-// costs are the costs beside n sequences. The time of a step with prompts is nearly linear in n between powers of two.
-func (f *flow) costs(n int) *beside {
+// costs are the costs beside n sequences.
+func (f *flow) costs(n int) *batchCosts {
 	if more := n + 1 - len(f.beside); more > 0 {
-		f.beside = append(f.beside, make([]*beside, more+n)...)
+		f.beside = append(f.beside, make([]*batchCosts, more+n)...)
 	}
-	if f.beside[n] != nil {
-		return f.beside[n]
-	}
-	decodes := f.besides(n)
-	c := &beside{left: f.left(decodes), graphed: f.graphs - float64(decodes*(1+f.server.Drafts))}
-	if f.uncached.mean < c.graphed { // the prompts of all replicas that share experts
-		c.graphed *= f.peers
-	}
-	f.beside[n] = c
-	low := 1 << (bits.Len(uint(max(n, 1))) - 1)
-	high := min(2*low, f.server.Scheduler.MaxSeqs*int(f.peers))
-	switch {
-	case decodes == 0 && f.peers == 1 && n > 0: // whose prompts have steps of their own
-		c.low, c.high = f.costs(0), f.costs(0)
-	case n > 0 && low < n && n < high:
-		c.low, c.high, c.share = f.costs(low), f.costs(high), float64(n-low)/float64(high-low)
-	default:
-		c.price = func(tokens float64) Cost { return f.pass(n, tokens) }
-		c.knots = f.knots(c, decodes)
+	c := f.beside[n]
+	if c == nil {
+		decodes := f.besides(n)
+		c = &batchCosts{prompts: f.table(n), left: f.left(decodes)}
+		if decodes == 0 && f.peers == 1 {
+			c.prompts = f.table(0)
+		}
+		f.beside[n] = c
 	}
 	return c
 }
@@ -70,43 +50,26 @@ func (f *flow) costs(n int) *beside {
 func (f *flow) plain(n int) *Cost {
 	c := f.costs(n)
 	if c.decode.Time == 0 && n > 0 {
-		c.decode = f.pass(n, 0)
+		c.decode = f.graphStep(n)
 	}
 	return &c.decode
 }
 
-// with is the cost of a step with tokens of prompts.
-func (c *beside) with(tokens float64) Cost {
-	if c.low != nil {
-		low, high := c.low.as(c, tokens), c.high.as(c, tokens)
-		return launched(toward(&low, &high, c.share))
+// graphStep is a step that decodes n sequences: interpolated between the fewest and the most of those that run alike. Graphs have
+// multiples of 8 sequences, and of 16 above 256; kernels without them have tiles of at least 32.
+func (f *flow) graphStep(n int) Cost {
+	size := 8
+	switch {
+	case n <= 16:
+		return f.pass(n, 0)
+	case n > 512:
+		size = 32
+	case n > 256:
+		size = 16
 	}
-	i, last := 1, len(c.knots)-1
-	for i < last && c.knots[i].tokens < tokens {
-		i++
-	}
-	low, high := c.knot(max(i-1, 0)), c.knot(min(i, last))
-	if tokens == high.tokens || low == high {
-		return high.cost
-	}
-	return launched(toward(&low.cost, &high.cost, (tokens-low.tokens)/(high.tokens-low.tokens)))
-}
-
-// as is the cost of a step that graphs launch if they launch the one beside other sequences.
-func (c *beside) as(other *beside, tokens float64) Cost {
-	if tokens <= other.graphed {
-		return c.with(min(tokens, max(c.graphed, 1)))
-	}
-	return c.with(max(tokens, c.graphed+1))
-}
-
-// knot is a knot whose cost is known.
-func (c *beside) knot(i int) *knot {
-	k := &c.knots[i]
-	if !k.known {
-		k.cost, k.known = c.price(k.tokens), true
-	}
-	return k
+	fewest := (n-1)/size*size + 1
+	a, b := f.pass(fewest, 0), f.pass(fewest+size-1, 0)
+	return toward(&a, &b, float64(n-fewest)/float64(size-1))
 }
 
 // left is how many tokens of prompts a step of all replicas takes beside so many decodes of each. Some are left where decodes fill the
@@ -114,6 +77,11 @@ func (c *beside) knot(i int) *knot {
 func (f *flow) left(decodes int) float64 {
 	budget := f.server.Scheduler.Budget
 	return float64(max(budget-decodes*(1+f.server.Drafts), budget/64, 1)) * f.peers
+}
+
+// limitOf is up to how many tokens of prompts graphs launch a step beside n sequences.
+func (f *flow) limitOf(n int) float64 {
+	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.peers
 }
 
 // pass is a step of n decodes and tokens of prompts.
@@ -171,43 +139,147 @@ func (f *flow) graphed() float64 {
 	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
-// knots are the tokens for which steps with prompts are priced: the fewest and the most, those that graphs launch at most, and those of
-// some prompts. Of a prompt of several steps they are the tokens that full steps leave to the last one. Steps of several forward passes are
-// priced at the limits of each, for a pass takes long with however few tokens.
-func (f *flow) knots(c *beside, decodes int) (knots []knot) {
-	all := []float64{1, c.graphed, c.graphed + 1, c.left}
+// A tokenCosts is the cost of steps beside n sequences as a function of the tokens of prompts, up to as many as a step takes.
+type tokenCosts struct {
+	flow           *flow
+	n              int
+	limit          float64     // tokens that graphs hold
+	graphed, eager *tokenCurve // up to the limit and beyond it; made when they are asked for
+}
+
+// table is the costs of steps beside n sequences.
+func (f *flow) table(n int) *tokenCosts {
+	t, ok := f.tables[n]
+	if !ok {
+		t = &tokenCosts{flow: f, n: n, limit: f.limitOf(n)}
+		f.tables[n] = t
+	}
+	return t
+}
+
+func (t *tokenCosts) at(tokens float64) Cost { return t.curve(tokens <= t.limit).at(tokens) }
+
+// curve is the costs up to the limit of the graphs, or beyond it. The time of a step with prompts is nearly linear in n between powers of
+// two.
+func (t *tokenCosts) curve(graphed bool) *tokenCurve {
+	to := &t.eager
+	if graphed {
+		to = &t.graphed
+	}
+	if *to != nil {
+		return *to
+	}
+	f, n := t.flow, t.n
+	price := func(tokens float64) Cost { return f.pass(n, tokens) }
+	low, top := 1<<(bits.Len(uint(max(n, 1)))-1), f.server.Scheduler.MaxSeqs*int(f.peers)
+	if high := min(2*low, top); n > 0 && low < n && n < high {
+		price = f.table(low).curve(graphed).toward(f.table(high).curve(graphed), float64(n-low)/float64(high-low))
+	}
+	above, most := 0.0, f.left(f.besides(n))
+	if graphed {
+		most = min(t.limit, most)
+	} else {
+		above = max(t.limit, 0)
+	}
+	*to = &tokenCurve{f.knots(n, above, most), price}
+	return *to
+}
+
+// knots are the tokens above one limit and up to another for which steps are priced: the limits, and those of some prompts. Of a prompt of
+// several steps they are the tokens that full steps leave to the last one. Steps of several forward passes are priced at the limits of
+// each, for a pass takes long with however few tokens.
+func (f *flow) knots(n int, above, most float64) (knots []tokenKnot) {
+	var all []float64
+	add := func(tokens float64) {
+		if tokens > above && tokens <= most {
+			all = append(all, tokens)
+		}
+	}
+	add(above + 1)
+	add(most)
+	left := f.left(f.besides(n))
 	for _, tokens := range f.tokensOf() {
-		all = append(all, tokens-max(math.Ceil(tokens/c.left)-1, 0)*c.left)
+		add(tokens - max(math.Ceil(tokens/left)-1, 0)*left)
 	}
 	if pass := f.prices.pass; pass > 0 {
-		for limit := pass - float64(decodes*(1+f.server.Drafts)); limit < c.left; limit += pass {
-			all = append(all, limit, limit+1)
+		for limit := pass - float64(f.besides(n)*(1+f.server.Drafts)); limit < most; limit += pass {
+			add(limit)
+			add(limit + 1)
 		}
 	}
 	slices.Sort(all)
 	for _, tokens := range slices.Compact(all) {
-		if tokens >= 1 && tokens <= c.left {
-			knots = append(knots, knot{tokens: tokens})
-		}
+		knots = append(knots, tokenKnot{tokens: tokens})
 	}
 	return knots
 }
 
 // tokensOf are the tokens of one prompt, and of 2, 4, 8, ... mean prompts. Of equal prompts steps have whole numbers, whose tiles fill more
 // or less of a wave.
-func (f *flow) tokensOf() (all []float64) {
+func (f *flow) tokensOf() []float64 {
 	const powers, counted = 7, 8
-	u := &f.uncached
-	for i := 0; i < len(u.all); i += 2 {
-		all = append(all, (u.all[i]+u.all[min(i+1, len(u.all)-1)])/2)
+	if f.some == nil {
+		u := &f.uncached
+		for i := 0; i < len(u.all); i += 2 {
+			f.some = append(f.some, (u.all[i]+u.all[min(i+1, len(u.all)-1)])/2)
+		}
+		for i := 1; i < powers; i++ {
+			f.some = append(f.some, u.mean*float64(int(1)<<i))
+		}
+		for i := 0; i < counted && len(u.all) == 1 && f.peers == 1; i++ {
+			f.some = append(f.some, u.mean*float64(i+1))
+		}
 	}
-	for i := 1; i < powers; i++ {
-		all = append(all, u.mean*float64(int(1)<<i))
+	return f.some
+}
+
+// A tokenCurve is costs at some numbers of tokens, its knots, which are priced when they are asked for. The times of kernels and of
+// launches are linear between knots and beyond them.
+type tokenCurve struct {
+	knots []tokenKnot
+	price func(tokens float64) Cost
+}
+
+// A tokenKnot is a number of tokens with its cost, once it is known.
+type tokenKnot struct {
+	tokens float64
+	known  bool
+	cost   Cost
+}
+
+func (c *tokenCurve) knot(i int) *Cost {
+	k := &c.knots[i]
+	if !k.known {
+		k.cost, k.known = c.price(k.tokens), true
 	}
-	for i := 0; i < counted && len(u.all) == 1 && f.peers == 1; i++ {
-		all = append(all, u.mean*float64(i+1))
+	return &k.cost
+}
+
+func (c *tokenCurve) at(tokens float64) Cost {
+	i, last := 0, len(c.knots)-1
+	for i < last && c.knots[i].tokens < tokens {
+		i++
 	}
-	return all
+	if c.knots[i].tokens == tokens || last == 0 {
+		return *c.knot(i)
+	}
+	i = max(i, 1)
+	low, high := c.knots[i-1].tokens, c.knots[i].tokens
+	return launched(toward(c.knot(i-1), c.knot(i), (tokens-low)/(high-low)))
+}
+
+// toward is the costs at a share x of the line from one curve to another.
+func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost {
+	if len(b.knots) == 0 { // no graph holds the steps beside so many sequences
+		return c.at
+	}
+	if len(c.knots) == 0 {
+		return b.at
+	}
+	return func(tokens float64) Cost {
+		low, high := c.at(tokens), b.at(tokens)
+		return launched(toward(&low, &high, x))
+	}
 }
 
 // launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of

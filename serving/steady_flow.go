@@ -24,6 +24,7 @@ type flow struct {
 	memory
 	stepTimes
 	largest Capacity // zero if not worked out yet
+	rough   float64  // the same
 }
 
 // A traffic is the lengths of requests, and means of what follows from them.
@@ -32,7 +33,8 @@ type traffic struct {
 	gen              float64        // tokens of an answer
 	yields           float64        // tokens of a step that decodes
 	spread           float64        // variance of the answers' lengths over the square of their mean
-	contexts         []contextShare // of the sequences that decode between the same windows
+	context          float64        // of a sequence that decodes, over time
+	contexts         []contextShare // of those between the same windows
 	uncached         uncached
 }
 
@@ -52,7 +54,7 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	}
 	f := &flow{ctx: ctx, server: s, peers: float64(s.Predictor.Par.ExpertReplicas()), policy: policyOf(&s.Scheduler), front: s.frontend(),
 		stages: 1}
-	f.stepTimes = stepTimes{prices: known}
+	f.stepTimes = stepTimes{prices: known, tables: map[int]*tokenCosts{}}
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
@@ -65,8 +67,9 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 // traffic is requests of these lengths.
 func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
 	mean, square := gen.moments()
-	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1}
-	t.contexts = contextShares(windows, prompt, gen)
+	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1,
+		context: prompt.MeanLength() + square/(2*mean)}
+	t.contexts = contextShares(windows, prompt, gen, t.context)
 	t.uncached = newUncached(s, prompt.Quantiles())
 	return t
 }
@@ -129,7 +132,10 @@ func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
 type contextShare struct{ share, context float64 }
 
 // contextShares are the sequences that decode between the same windows, for attention is linear in the context only there.
-func contextShares(windows []float64, prompt, gen Lengths) []contextShare {
+func contextShares(windows []float64, prompt, gen Lengths, context float64) []contextShare {
+	if len(windows) == 0 {
+		return []contextShare{{1, context}}
+	}
 	all, sum := make([]contextShare, len(windows)+1), 0.0
 	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
 		i := 0

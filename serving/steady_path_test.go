@@ -92,7 +92,7 @@ func TestEqualPromptsArePriced(t *testing.T) {
 	f := engineServer(t, "mistral-7b-v0.3", "a100", 8, "sglang", "sglang").queue(t, Fixed(579), Fixed(12))
 	for k := 1; k <= 8; k++ {
 		tokens := float64(k) * 579
-		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.costs(1).with(tokens).Time), float64(f.pass(1, tokens).Time), 1e-9)
+		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.costs(1).prompts.at(tokens).Time), float64(f.pass(1, tokens).Time), 1e-9)
 	}
 }
 
@@ -103,10 +103,8 @@ func TestPathOfManyPromptSteps(t *testing.T) {
 		s.Scheduler.Budget = budget
 		f := s.queue(t, Fixed(30000), Fixed(16))
 		all := f.drawJobs(100)
-		for i, at := range f.arrivals(100, f.capacity().Rate/2) {
-			all[i].at = at
-		}
-		w, steps := f.newPath(all), 0
+		f.arrivals(100, f.capacity().Rate/2, func(i int, at float64) { (*all)[i].at = at })
+		w, steps := f.newPath(*all), 0
 		for w.next < len(w.jobs) {
 			w.step()
 			steps++

@@ -129,7 +129,7 @@ func TestGraphsOfDrafts(t *testing.T) {
 	for _, s.Drafts = range []int{0, 1, 3} {
 		f := s.queue(t, Fixed(1000), Fixed(200))
 		for _, n := range []int{1, 20, 90} {
-			limit := f.costs(n).graphed
+			limit := f.limitOf(n)
 			held, beyond := f.pass(n, limit).Launch, f.pass(n, limit+1).Launch
 			if held.Times(1.5) > beyond {
 				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held,

@@ -47,9 +47,17 @@ func (y tally) since(x *tally) tally {
 		y.energy - x.energy, y.busy - x.busy, y.blocks - x.blocks}
 }
 
-// simulated is the sums over the answers of so many replicas, up to when so many requests have been sent, or less where events run out. The
-// first share of the parts, which have so many answers each, does not count. There are none where too few answers end.
-func (t *Steadies) simulated(replicas int, source Source, requests, part int, skip float64) (tally, error) {
+// A span is how long a simulation is: up to so many answers, or to fewer after some events. A share of its parts, which have so many
+// answers each, does not count.
+type span struct {
+	part, least, most float64
+	events            int
+	skip              float64
+	open              bool // it ends with the last arrival, for later answers see a server that others leave
+}
+
+// simulated is the sums over the answers of so many replicas that count; of none where too few end within the bound of events.
+func (t *Steadies) simulated(replicas int, source Source, s span) (tally, error) {
 	server, most := t.server, mostEvents
 	server.Replicas, server.Prefillers = replicas, 0
 	if t.events != nil {
@@ -57,13 +65,14 @@ func (t *Steadies) simulated(replicas int, source Source, requests, part int, sk
 	}
 	var sum tally
 	parts := []tally{{}}
-	c := newCluster(&server, source, &Options{Each: sum.answered, priced: t.prices})
+	c := newCluster(&server, source, &Options{Each: sum.answered, sums: true, priced: t.prices})
 	events := 0
-	for ; events < most && c.arrivals.sent < requests && c.step(); events++ {
+	for ; events < most && sum.answers < s.most && !(events > s.events && sum.answers >= s.least) && (!s.open || c.arrivals.any) &&
+		c.step(); events++ {
 		if events%64 == 0 && t.ctx.Err() != nil {
 			return sum, t.ctx.Err()
 		}
-		if sum.answers >= float64(len(parts)*part) {
+		if sum.answers >= float64(len(parts))*s.part {
 			parts = append(parts, sum.at(c))
 		}
 	}
@@ -71,7 +80,7 @@ func (t *Steadies) simulated(replicas int, source Source, requests, part int, sk
 		*t.events -= events
 	}
 	last := len(parts) - 1
-	first := min(int(math.Ceil(skip*float64(last))), max(last-1, 0))
+	first := min(int(math.Ceil(s.skip*float64(last))), max(last-1, 0))
 	return parts[last].since(&parts[first]), nil
 }
 
@@ -89,13 +98,10 @@ func (y *tally) steady(s *Server, rate float64, replicas int) *Steady {
 func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	idle := 1 - f.front.load(rate, f.gen)/f.peers
 	n := int(min(fewSimulated*(1+f.spread)/max(idle, 0.01), float64(f.jobs(rate))))
-	all, peers := draw(&t.prompt, &t.gen, n, rand.New(rand.NewPCG(1, 1))), int(f.peers)
-	for i, at := range f.arrivals(n, rate) {
-		all[i].At = unit.Seconds(at)
-	}
-	open := *t
-	open.events = nil
-	sums, err := open.simulated(peers, Replay(all), n, n/64, 1.0/8) // answers after the last arrival see a server that others leave
+	all, peers := make([]Request, n), int(f.peers)
+	f.lengths(n, rand.New(rand.NewPCG(1, 1)), func(i, prompt, answer int) { all[i].Prompt, all[i].Gen = prompt, answer })
+	f.arrivals(n, rate, func(i int, at float64) { all[i].At = unit.Seconds(at) })
+	sums, err := t.simulated(peers, Replay(all), span{part: float64(n) / 64, least: float64(n), most: float64(n), skip: 1.0 / 8, open: true})
 	if err != nil {
 		return nil, err
 	}
@@ -108,43 +114,51 @@ func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 }
 
 // fewSimulated is how many requests of an open loop are simulated whose answers have one length and whose API server has little to do.
-const fewSimulated = 4000
+const fewSimulated = 2000
 
 // Clients of a closed loop begin together. Those whose requests are alike end together too, in waves, which are soon the same; others
 // spread over time.
 const (
 	waves        = 18
-	answersDrawn = 3000 // at least, where they differ
-	turning      = 4    // replicas that take turns, at most: a client has most of its requests at others than the one that answered it last
-	leastClients = 8    // of so many replicas, at least, for they are a whole number
-	crowd        = 2    // times as many clients as sequences run at once keep a server busy at all times: those beyond wait for longer
-	block        = 100  // requests of which the lengths are equally likely parts of their distributions
+	fewAnswers   = 1000
+	manyAnswers  = 6000
+	someEvents   = 1 << 16
+	turning      = 4 // replicas that take turns, at most: a client has most of its requests at others than the one that answered it last
+	leastClients = 8 // of so many replicas, at least, for they are a whole number
+	crowd        = 2 // times as many clients as sequences run at once keep a server busy at all times: those beyond wait for longer
+	block        = 100
 )
 
 // clients is the steady state of one of the queues that a router serves in turn, whose clients have one request each at a time. Some
 // replicas with their part of the clients stand for all.
 func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
-	f, n := t.flow, float64(clients)
-	some := turning * int(f.peers)
-	for some < replicas && n*float64(some) < leastClients*float64(replicas) {
-		some *= 2
+	f, peers := t.flow, int(t.flow.peers)
+	alike := t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()
+	some, n := replicas, float64(clients)
+	if parts := divisor(clients, replicas/peers); alike && replicas%peers == 0 {
+		some, n = replicas/parts, n/float64(parts)
 	}
-	some = min(some, replicas)
-	n *= float64(some) / float64(replicas)
+	part := turning * peers
+	for part < some && n*float64(part) < leastClients*float64(some) {
+		part *= 2
+	}
+	if part < some {
+		some, n = part, n*float64(part)/float64(some)
+	}
 	limit := float64(crowd*f.most*some) / f.peers
-	few := int(max(math.Round(min(n, limit)), 1))
-	requests := waves * few
-	if t.prompt.Kind != "fixed" || t.gen.Kind != "fixed" || t.server.gainsVary() {
-		requests = max(requests, answersDrawn)
+	few := max(math.Round(min(n, limit)), 1)
+	length := span{part: few, least: waves * few, most: waves * few, skip: 1.0 / 3}
+	if !alike {
+		length.least, length.most, length.events = max(length.least, fewAnswers), max(length.most, manyAnswers), someEvents
 	}
-	sums, err := t.simulated(some, t.requests(few), requests+few, few, 1.0/3)
+	sums, err := t.simulated(some, t.requests(int(few)), length)
 	if err != nil {
 		return nil, err
 	}
 	if sums.answers == 0 { // it would take too long
-		return f.looped(int(math.Ceil(float64(few) / float64(some) * f.peers))), t.ctx.Err()
+		return f.looped(int(math.Ceil(few / float64(some) * f.peers))), t.ctx.Err()
 	}
-	if longer := max(n/float64(few)-1, 0) * sums.e2e; n > limit { // by Little's law
+	if longer := max(n-few, 0) * sums.e2e / few; n > limit { // by Little's law
 		sums.e2e, sums.ttft = sums.e2e+longer, sums.ttft+longer
 	}
 	rate := float64(clients) / float64(replicas) * sums.answers / sums.e2e
@@ -153,16 +167,25 @@ func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	return st, nil
 }
 
-// requests draws the requests of clients without end.
+// divisor is the greatest one that two numbers have in common.
+func divisor(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// requests draws the requests of clients without end: of each block of them the lengths are equally likely parts of their distributions, in
+// any order.
 func (t *Steadies) requests(clients int) Source {
 	random := rand.New(rand.NewPCG(1, 1))
-	var all []Request
-	return newClients(clients, func(at unit.Seconds) (q Request, ok bool) {
-		if len(all) == 0 {
-			all = draw(&t.prompt, &t.gen, block, random)
+	var prompts, answers []int
+	sent := 0
+	return newClients(clients, func(at unit.Seconds) (Request, bool) {
+		i := sent % block
+		if sent++; i == 0 {
+			prompts, answers = random.Perm(block), random.Perm(block)
 		}
-		q, all = all[0], all[1:]
-		q.At = at
-		return q, true
+		return Request{At: at, Prompt: t.prompt.part(prompts[i], block), Gen: t.gen.part(answers[i], block)}, true
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"llmprof/measure/result"
@@ -116,22 +116,17 @@ func (f *File) source() string {
 	return "h200"
 }
 
-// shipped are the sources of the files by their hashes.
-var shipped = sync.OnceValues(func() (map[string]string, error) {
-	files, err := Files()
-	sources := map[string]string{}
-	for i := range files {
-		sources[files[i].SHA256] = files[i].source()
-	}
-	return sources, err
-})
-
 // Origin is the source of a result file that embedded observations were reduced
 // from, "" of any other. Its observations are those, so what a constant was fitted
 // on is scored separately there too.
 func Origin(data []byte) (source string, err error) {
-	sources, err := shipped()
-	return sources[digest(data)], err
+	files, err := Files()
+	sum := digest(data)
+	i := slices.IndexFunc(files, func(f File) bool { return f.SHA256 == sum })
+	if i < 0 {
+		return "", err
+	}
+	return files[i].source(), nil
 }
 
 // ReduceFile makes observations of a result whose file has that content. Where the

@@ -4,6 +4,7 @@ import base64
 import csv
 import email
 import hashlib
+import importlib.util
 import io
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import unittest
 import zipfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import build
+# Its folder is not put on the path: it has the package too, without what a wheel adds, which would hide the wheel that is installed.
+source = importlib.util.spec_from_file_location("build", Path(__file__).resolve().parent.parent / "build.py")
+build = importlib.util.module_from_spec(source)
+source.loader.exec_module(build)
 
 # A platform that pip may be on, for each system.
 PLATFORMS = {

@@ -20,12 +20,6 @@ function settings(lengths) {
   return DEPLOYMENTS.map((deployment, i) => ({ model: "deepseek-v3", gpu: "h200-sxm-141gb", tp: "8", ...deployment, ...lengths, ...(i % 4 === 0 && { concurrency: "60" }) }));
 }
 
-// requests are those of a deployment's views. Servers at many rates are simulated, which takes long, so that two deployments have that view.
-function requests(flags, i) {
-  const { rate, ...others } = requestsOf(flags);
-  return [...Object.values(others), i % 8 === 0 && rate].filter(Boolean);
-}
-
 const resting = () => !document.hidden && times.idle() && performance.now() - change >= REST;
 
 // rest waits until the page rests.
@@ -40,7 +34,7 @@ export async function warm() {
   const client = new Client(10000, { late: true }), refused = [], took = [];
   for (const lengths of LENGTHS) {
     let sum = 0;
-    for (const request of settings(lengths).flatMap(requests)) {
+    for (const request of settings(lengths).flatMap((flags) => Object.values(requestsOf(flags)).filter(Boolean))) {
       await rest();
       const began = performance.now();
       await client.ask("warm", request).catch((e) => refused.push(e.message));

@@ -13,12 +13,11 @@ import (
 // result sets the times of a result file beside what is predicted for them, as
 // "llmprof validate FILE" does.
 func (p *Page) result(r *Request) (*Answer, error) {
-	data := []byte(r.File)
-	decoded, err := result.Decode(r.Name, data)
+	decoded, err := result.Decode(r.Name, []byte(r.File))
 	if err != nil {
 		return nil, err
 	}
-	all, err := validate.ReduceFile(r.Name, data, decoded)
+	all, err := validate.Reduce(r.Name, decoded)
 	if err != nil {
 		return bare(decoded, err)
 	}
