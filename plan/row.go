@@ -28,7 +28,7 @@ type Row struct {
 	Limit        int // most sequences at once; 0 for the scheduler's
 	Drafts       int // tokens drafted with each one; 0 for no speculation
 	MicroBatches int
-	Placement    *engine.Placement // which tensors lie in host memory; nil for none
+	Placement    *engine.Placement // says which tensors lie in host memory; nil where all lie on the GPU
 	Batch        int               // sequences of a replica at once
 	GPUs         int
 

@@ -202,8 +202,8 @@ func pad(k *analytic.Kernel, step *operator.Step, rows, tokens float64) {
 	k.Permuted, k.Unpermuted = k.Permuted.Times(more), k.Unpermuted.Times(more)
 }
 
-// inGraph is how many of a graph's rows stand for n of the tokens of its step. Tiles are counted of them, so that a number
-// that is whole up to rounding is made whole: the tokens of a step that takes a share of a batch may have no exact binary form.
+// inGraph is how many of a graph's rows stand for n of the tokens of its step. It makes a number whole that is whole up to rounding, since
+// tiles are counted of it: the tokens of a step that takes a share of a batch may have no exact binary form.
 func inGraph(n, rows, tokens float64) float64 {
 	const rounding = 1e-12
 	share := n * rows / tokens

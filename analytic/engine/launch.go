@@ -35,7 +35,7 @@ type Deployment struct {
 	Drafts  int // tokens drafted with each one
 	Request int // longest request, prompt and answer
 
-	Placement *Placement // which tensors lie in host memory; nil for none
+	Placement *Placement // says which tensors lie in host memory; nil where all lie on the GPU
 
 	Case *analytic.Case // one replica, by the engine of the estimate; nil where none is known
 

@@ -176,7 +176,7 @@ func TestStatesOfPrefixes(t *testing.T) {
 	for _, x := range []struct {
 		release, gpu string
 		asked        bool
-		states       float64 // of each of three groups, beside four blocks of 528 tokens
+		states       float64 // how many states each of three groups of layers keeps of a request, beside four blocks of 528 tokens
 	}{
 		{"vllm@0.25.1", "h200", false, 1}, {"vllm@0.25.1", "h200", true, 2}, {"vllm@0.27.1", "h200", false, 1}, {"vllm@0.28.0", "h200", false, 2},
 		{"vllm@0.33.0", "h200", false, 3}, {"vllm@0.33.0", "a100", false, 2},

@@ -29,7 +29,7 @@ type vllmMemory struct {
 	delta    bool // and FlashInfer's those of gated delta nets
 	swizzle  swizzle
 
-	scheduler sized // of the server
+	scheduler sized // the limits that the server starts its scheduler with
 }
 
 // vllmMemoryOf is the memory of a release, by the wheels of 0.4.3 to 0.6.4, 0.21, 0.24, and 0.26 to 0.33.
@@ -64,8 +64,8 @@ func (v *vllmMemory) runner2(m *models.Model) bool {
 
 // What vLLM holds outside of PyTorch's allocator, as start-up logs of 0.19 on H100s say: cuBLAS's workspaces and modules alone, and with
 // them NCCL, the buffers of custom all-reduces and symmetric memory (0.24 to 0.26, 2.06 to 2.11 and 2.13 to 2.21 GiB of 1, 2 and 4
-// ranks; Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces. Ranks without NVLink have no symmetric memory: 0.20 GiB
-// of 16 RTX 3090 (vllm#14447) and 0.25 of two RTX 4090 (vllm#13061).
+// ranks; Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces. Ranks without NVLink have no symmetric memory: 16 RTX 3090
+// hold 0.20 GiB each (vllm#14447), two RTX 4090 hold 0.25 (vllm#13061).
 const (
 	vllmAlone    = gib / 4
 	vllmPair     = gib * 2.07

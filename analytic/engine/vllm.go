@@ -284,9 +284,9 @@ func addsOne(m *models.Model) bool {
 }
 
 // vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33; traces of experiments/h200-hybrids). Beside the
-// rule one kernel of Triton's splits, norms and gates, and seven of PyTorch's convert indices twice, gather the states, find and zero those
-// of new sequences, store them, and copy the results. The tables have two that convert lengths and gates and FlashInfer's, which may be
-// two, or six of Triton's and a fill. Graphs have a kernel that clears the results, and the gated norm. Python takes some 110 to 170 µs for
+// rule there are eight kernels. One of Triton's splits, norms and gates. Seven of PyTorch's convert indices twice, gather the states, find
+// the states of new sequences, zero these, store all, and copy the results. The tables have two that convert lengths and gates and
+// FlashInfer's, which may be two, or six of Triton's and a fill. Graphs have a kernel that clears the results, and the gated norm. Python takes some 110 to 170 µs for
 // a kernel of Triton's where PyTorch's sum of two vectors takes 13 (the same experiment).
 var vllmScans = scanHost{pieces: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(l *analytic.Lowering) scanLaunches {
 	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {

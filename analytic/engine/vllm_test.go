@@ -24,7 +24,7 @@ func TestGraphRows(t *testing.T) {
 		nine := explain(t, onEngine(t, model, "vllm", w)).DecodeOps
 		w.Batch = 16
 		sixteen := explain(t, onEngine(t, model, "vllm", w)).DecodeOps
-		var products [2]unit.Seconds // of experts, one kernel, whose operators share its time by the work of their own rows
+		var products [2]unit.Seconds // time of the experts' products: operators share the time of one kernel by the work of their own rows
 		for i := range nine {
 			if nine[i].Name != sixteen[i].Name {
 				t.Fatalf("%s: operator %d is %s and %s", model, i, nine[i].Name, sixteen[i].Name)

@@ -137,7 +137,7 @@ type planRowJSON struct {
 	Loads       []planLoadJSON `json:"loads"`     // steady states at multiples of the load
 	// most requests a second that it answers, at the end that asked.at names; null without a load
 	Capacity *float64 `json:"capacity_requests_s" jsonschema:"exclusiveMinimum=0"`
-	// of the first row, times longer that everything may take until it misses what was asked for, up to 2; else null
+	// how many times longer everything may take until the first row misses what was asked for, up to 2; null in other rows
 	Slack  *float64    `json:"slack" jsonschema:"exclusiveMinimum=0"`
 	JToken unit.Joules `json:"j_token" jsonschema:"exclusiveMinimum=0"` // a generated token, its share of the prompt included
 	// no other deployment that qualifies is better in price, TTFT and TPOT
