@@ -86,14 +86,29 @@ func named(t *testing.T, all []Launch, name string) Launch {
 // graphed and serviced have the properties of the custom resources that have to agree with the row.
 type graphed struct {
 	Spec struct {
-		Services map[string]struct {
-			ComponentType, SubComponentType string
-			Replicas                        int64
-			Multinode                       struct{ NodeCount int64 }
-			Resources                       struct{ Limits struct{ GPU string } }
-			ExtraPodSpec                    struct{ MainContainer struct{ Args []string } }
+		Components []struct {
+			Name, Type  string
+			Replicas    int64
+			Multinode   struct{ NodeCount int64 }
+			PodTemplate struct {
+				Spec struct{ Containers []container }
+			}
 		}
 	}
+}
+
+type container struct {
+	Args      []string
+	Resources struct{ Limits map[string]string }
+}
+
+// gpus are those that the container is limited to.
+func (c *container) gpus() (sum int64) {
+	for _, n := range c.Resources.Limits {
+		each, _ := strconv.ParseInt(n, 10, 64)
+		sum += each
+	}
+	return sum
 }
 
 type serviced struct {
@@ -101,13 +116,8 @@ type serviced struct {
 		Model       struct{ URI, Name string }
 		Replicas    int64
 		Parallelism struct{ Tensor int64 }
-		Template    struct {
-			Containers []struct {
-				Args      []string
-				Resources struct{ Limits map[string]string }
-			}
-		}
-		Prefill struct{ Replicas int64 }
+		Template    struct{ Containers []container }
+		Prefill     struct{ Replicas int64 }
 	}
 }
 
@@ -121,11 +131,16 @@ func TestCustomResources(t *testing.T) {
 			kube.Decode(t, l.Text, &g)
 			kube.CheckPublished(t, l.Text, "nvidia.com_dynamographdeployments.yaml")
 			var sum int64
-			for _, s := range g.Spec.Services {
-				n, _ := strconv.ParseInt(s.Resources.Limits.GPU, 10, 64)
-				sum += s.Replicas * max(s.Multinode.NodeCount, 1) * n
-				if s.ComponentType == "worker" && (s.ExtraPodSpec.MainContainer.Args[0] != "--model" || (s.SubComponentType != "") != (i == 5)) {
-					t.Errorf("%d: %+v", i, s)
+			for _, c := range g.Spec.Components {
+				main := c.PodTemplate.Spec.Containers[0]
+				sum += c.Replicas * max(c.Multinode.NodeCount, 1) * main.gpus()
+				if c.Type == "frontend" {
+					continue
+				}
+				mode := slices.Index(main.Args, "--disaggregation-mode")
+				if apart := i == 5; main.Args[0] != "--model" || (c.Type == "worker") == apart || (mode > 0) != apart ||
+					apart && main.Args[mode+1] != c.Type {
+					t.Errorf("%d: %+v", i, c)
 				}
 			}
 			if sum != gpus {
@@ -142,11 +157,7 @@ func TestCustomResources(t *testing.T) {
 		l := named(t, all, "kserve")
 		kube.Decode(t, l.Text, &s)
 		kube.CheckPublished(t, l.Text, "serving.kserve.io_llminferenceservices.yaml")
-		var each int64
-		for _, n := range s.Spec.Template.Containers[0].Resources.Limits {
-			each, _ = strconv.ParseInt(n, 10, 64)
-		}
-		if sum := each * (s.Spec.Replicas + s.Spec.Prefill.Replicas); sum != gpus || s.Spec.Model.URI != "hf://"+s.Spec.Model.Name {
+		if sum := s.Spec.Template.Containers[0].gpus() * (s.Spec.Replicas + s.Spec.Prefill.Replicas); sum != gpus || s.Spec.Model.URI != "hf://"+s.Spec.Model.Name {
 			t.Errorf("%d: KServe is asked for %d GPUs, want %d:\n%s", i, sum, gpus, l.Text)
 		}
 		if slices.Contains(s.Spec.Template.Containers[0].Args, "--tensor-parallel-size") || s.Spec.Parallelism.Tensor < 1 {

@@ -8,53 +8,72 @@ import (
 	"llmprof/internal/printable"
 )
 
-// dynamo is a DynamoGraphDeployment (nvidia.com/v1alpha1) of a vLLM server: a frontend, and workers that are told apart where prefill has
+// dynamo is a DynamoGraphDeployment (nvidia.com/v1beta1) of a vLLM server: a frontend, and workers that are told apart where prefill has
 // its own. There is none where Dynamo has no template of the engine's, or the GPUs are not NVIDIA's.
 func dynamo(r *Row, server *Launch, checkpoint string) (l Launch, ok bool) {
 	if !server.Templates || r.Card.GPU.Vendor != "nvidia" {
 		return l, false
 	}
 	gpus, pods := r.pods()
+	nodes, multinode := 1, ""
+	if per := r.Card.GPU.GPUsPerNode; per > 0 && gpus > per {
+		nodes = (gpus + per - 1) / per
+		multinode = fmt.Sprintf("      multinode:\n        nodeCount: %d\n", nodes)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, graph, dnsLabel(lastPart(checkpoint)), dynamoImage)
-	worker := func(name, role string, replicas int, more ...string) {
-		fmt.Fprintf(&b, "    %s:\n      componentType: worker\n", name)
+	worker := func(kind string, replicas int) {
+		args := append([]string{"--model"}, server.Pod...)
 		if r.Prefill > 0 {
-			fmt.Fprintf(&b, "      subComponentType: %s\n", role)
+			args = append(args, "--disaggregation-mode", kind)
 		}
-		nodes := 1
-		if per := r.Card.GPU.GPUsPerNode; per > 0 && gpus > per {
-			nodes = (gpus + per - 1) / per
-			fmt.Fprintf(&b, "      multinode:\n        nodeCount: %d\n", nodes)
-		}
-		args := append(append([]string{"--model", server.Pod[0]}, server.Pod[1:]...), more...)
-		fmt.Fprintf(&b, "      replicas: %d\n      resources:\n        limits:\n          gpu: \"%d\"\n"+
-			"      extraPodSpec:\n        mainContainer:\n          image: %s\n"+
-			"          command: [python3, -m, dynamo.vllm]\n          args:%s\n", replicas, gpus/nodes, dynamoImage, listed(args, "            "))
+		fmt.Fprintf(&b, component, kind, replicas, multinode, dynamoImage, listed(args, "                "),
+			gpuResource(r.Card.GPU.Vendor), gpus/nodes)
 	}
-	worker("decode", "decode", pods)
-	if r.Prefill > 0 {
-		worker("prefill", "prefill", r.Prefill, "--is-prefill-worker")
+	if r.Prefill == 0 {
+		worker("worker", pods)
+	} else {
+		worker("decode", pods)
+		worker("prefill", r.Prefill)
 	}
-	l = Launch{Engine: "dynamo", Text: b.String(), Notes: []string{"pin the image to the release that you tested"}}
+	l = Launch{Engine: "dynamo", Text: b.String(), Notes: []string{"set the image to the release of Dynamo that you tested"}}
 	return l, true
 }
 
-const dynamoImage = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:latest"
+// dynamoImage has a release in its tag: Dynamo's operator takes no image whose tag is no version, unless runtimeVersionOverride has one.
+const dynamoImage = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.0"
 
-const graph = `apiVersion: nvidia.com/v1alpha1
+const graph = `apiVersion: nvidia.com/v1beta1
 kind: DynamoGraphDeployment
 metadata:
   name: %s
 spec:
   backendFramework: vllm
-  services:
-    Frontend:
-      componentType: frontend
+  components:
+    - name: frontend
+      type: frontend
       replicas: 1
-      extraPodSpec:
-        mainContainer:
-          image: %s
+      podTemplate:
+        spec:
+          containers:
+            - name: main
+              image: %s
+              command: [python3, -m, dynamo.frontend]
+`
+
+const component = `    - name: %[1]s
+      type: %[1]s
+      replicas: %[2]d
+%[3]s      podTemplate:
+        spec:
+          containers:
+            - name: main
+              image: %[4]s
+              command: [python3, -m, dynamo.vllm]
+              args:%[5]s
+              resources:
+                limits:
+                  %[6]s: "%[7]d"
 `
 
 // kserve is an LLMInferenceService (serving.kserve.io/v1alpha2) of a vLLM server, as llm-d runs it: KServe's own templates have the image

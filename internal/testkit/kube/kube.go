@@ -33,9 +33,10 @@ func Decode(t testing.TB, manifest string, v any) {
 	testkit.Must(t, json.Unmarshal(text, v))
 }
 
-// custom has the parts that are written of a DynamoGraphDeployment and of an LLMInferenceService. The one follows the types that its
-// definition is generated from (deploy/operator/api/v1alpha1 of ai-dynamo/dynamo at 00686d64463d), the other the definition itself
-// (config/crd/full/llmisvc of kserve/kserve at aaac4e294dae, to which CheckPublished held all manifests). Containers are those of schema.
+// custom has the parts that are written of a DynamoGraphDeployment and of an LLMInferenceService, as their definitions have them:
+// deploy/operator/config/crd/bases/nvidia.com_dynamographdeployments.yaml of ai-dynamo/dynamo at 01cc1c3b677b with what its descriptions
+// require of new components, and config/crd/full/llmisvc of kserve/kserve at aaac4e294dae, to which CheckPublished held all manifests.
+// Containers are those of schema.
 //
 //go:embed custom.json
 var custom []byte
