@@ -16,12 +16,13 @@ type frontend struct {
 
 	passing  bool         // a pass runs
 	end      unit.Seconds // end of the pass that runs
-	entering []entering   // in the order of their arrival
-	steps    []delivered  // outputs of steps, not taken apart yet
-	ready    []*sequence  // sequences that have tokens to send
-	taken    int          // steps whose outputs the pass takes apart
-	spare    [][]output   // memory for outputs
-	sums     bool         // only the times of first and last tokens are asked for
+	passes   int          // that have begun
+	entering fifo[entering]
+	steps    []delivered // outputs of steps, not taken apart yet
+	ready    []*sequence // sequences that have tokens to send
+	taken    int         // steps whose outputs the pass takes apart
+	spare    [][]output  // memory for outputs
+	sums     bool        // only the times of first and last tokens are asked for
 }
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
@@ -30,9 +31,12 @@ const stages = 7
 
 // entering is a request on its way to the engine.
 type entering struct {
-	sequence *sequence
-	stages   int
+	arrival
+	passes int // that have begun when it is through
 }
+
+// enters lets a request into the process.
+func (f *frontend) enters(a arrival) { f.entering.push(entering{a, f.passes + stages}) }
 
 // handed is through how many passes of the loop the output of a step goes before it is taken apart: one reads
 // it from the engine's socket, and one queues it (AsyncMPClient and AsyncLLM in vllm/v1/engine).
@@ -65,7 +69,7 @@ func (f *frontend) hand(outputs []output) (spare []output) {
 }
 
 // busy reports whether there is anything to do.
-func (f *frontend) busy() bool { return len(f.entering)+len(f.steps)+len(f.ready) > 0 }
+func (f *frontend) busy() bool { return f.entering.n+len(f.steps)+len(f.ready) > 0 }
 
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
 // of an idle server: what the process does not take of it is the way, half of it in each direction.
@@ -128,14 +132,12 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 		}
 	}
 	f.passing = true
-	f.end = at + half.Times(float64(gain)) + f.intake.Times(float64(len(f.entering))/stages)
-	for i := range f.entering {
-		f.entering[i].stages--
-	}
+	f.passes++
+	f.end = at + half.Times(float64(gain)) + f.intake.Times(float64(f.entering.n)/stages)
 }
 
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
-func (f *frontend) finish(enter func(*sequence)) {
+func (f *frontend) finish(enter func(arrival)) {
 	f.passing = false
 	for _, s := range f.steps[:f.taken] {
 		for i := range s.outputs {
@@ -150,13 +152,7 @@ func (f *frontend) finish(enter func(*sequence)) {
 		f.spare = append(f.spare, s.outputs[:0])
 	}
 	f.steps = f.steps[:copy(f.steps, f.steps[f.taken:])]
-	n := 0
-	for n < len(f.entering) && f.entering[n].stages <= 0 {
-		n++
+	for f.entering.n > 0 && f.entering.front().passes <= f.passes {
+		enter(f.entering.pop().arrival)
 	}
-	done := f.entering[:n]
-	for i := range done {
-		enter(done[i].sequence)
-	}
-	f.entering = f.entering[:copy(f.entering, f.entering[n:])]
 }

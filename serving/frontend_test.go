@@ -13,7 +13,7 @@ func passes(f *frontend, at unit.Seconds) (entered, sent []unit.Seconds) {
 	send := func(q *sequence, at unit.Seconds) { q.unsent = 0; sent = append(sent, at) }
 	for f.begin(at, send); f.passing; f.begin(at, send) {
 		at = f.end
-		f.finish(func(*sequence) { entered = append(entered, at) })
+		f.finish(func(arrival) { entered = append(entered, at) })
 	}
 	return entered, sent
 }
@@ -23,7 +23,7 @@ func TestIntake(t *testing.T) {
 	for _, n := range []int{1, 8, 128} {
 		f := &frontend{intake: 1e-3, token: 1e-4}
 		for range n {
-			f.entering = append(f.entering, entering{&sequence{}, stages})
+			f.enters(arrival{})
 		}
 		entered, _ := passes(f, 5)
 		if len(entered) != n {
@@ -61,11 +61,11 @@ func TestStreams(t *testing.T) {
 		step()
 		if i == handed+1 { // outputs come as fast as they are taken apart
 			at = 2
-			f.entering = append(f.entering, entering{&sequence{}, stages})
+			f.enters(arrival{})
 		}
 		f.begin(at, func(q *sequence, _ unit.Seconds) { q.unsent = 0 })
 		at = f.end
-		f.finish(func(*sequence) { entered = at })
+		f.finish(func(arrival) { entered = at })
 	}
 	if got := float64(entered - 2); got < 6*0.01 || got > 8*0.01 {
 		t.Errorf("a request reaches the engine after %g s while passes take 0.01 s", got)

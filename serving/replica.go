@@ -2,7 +2,6 @@ package serving
 
 import (
 	"math/rand/v2"
-	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -344,16 +343,22 @@ func (r *replica) admit() {
 
 // hits is how many leading hashes of a sequence the GPU's cache has, and host memory beyond.
 func (r *replica) hits(q *sequence) (gpu, host int) {
-	if r.server.NoCache || q.computed > 0 || len(q.Request.Hashes) == 0 {
+	if q.computed > 0 {
 		return 0, 0
 	}
-	return r.pool.lookup(q.Request.Hashes[:r.cacheable(q)])
+	return r.finds(&q.Request)
+}
+
+// finds is how many leading hashes of a prompt the GPU's cache has, and host memory beyond.
+func (r *replica) finds(q *Request) (gpu, host int) {
+	if r.server.NoCache || len(q.Hashes) == 0 {
+		return 0, 0
+	}
+	return r.pool.lookup(q.Hashes[:q.cacheable()])
 }
 
 // cacheable is how many hashes of a prompt cover whole blocks before its last token.
-func (r *replica) cacheable(q *sequence) int {
-	return min(len(q.Request.Hashes), (q.Request.Prompt-1)/q.Request.HashTokens)
-}
+func (q *Request) cacheable() int { return min(len(q.Hashes), (q.Prompt-1)/q.HashTokens) }
 
 // found is how many tokens of a sequence need not be computed.
 func (r *replica) found(q *sequence, hashes int) int {
@@ -378,6 +383,7 @@ func (r *replica) fits(q *sequence, gpu int) bool {
 
 // start gives a sequence what the caches have of it.
 func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
+	q.Replica = r.index
 	found := r.found(q, gpu+host)
 	if q.generated == 0 && q.computed == 0 {
 		q.Cached = found
@@ -448,7 +454,7 @@ func (r *replica) keep(q *sequence) {
 		return
 	}
 	q.kept = true
-	given, held := r.pool.keep(q.Request.Hashes[:r.cacheable(q)], q.shared, r.entryBlocks(q))
+	given, held := r.pool.keep(q.Request.Hashes[:q.Request.cacheable()], q.shared, r.entryBlocks(q))
 	q.blocks -= given
 	q.holds = 0
 	q.shared = held
@@ -476,43 +482,5 @@ func (r *replica) wakes(now unit.Seconds) unit.Seconds {
 }
 
 func (r *replica) load() int {
-	return len(r.front.entering) + r.waiting.n + len(r.running) + len(r.ending)
-}
-
-// A queue is the sequences that wait.
-type queue struct {
-	all  []*sequence
-	head int // those before it have begun
-	n    int
-}
-
-func (w *queue) front() *sequence {
-	if w.n == 0 {
-		return nil
-	}
-	return w.all[w.head]
-}
-
-func (w *queue) popFront() {
-	w.all[w.head] = nil
-	w.head++
-	w.n--
-	if w.head > w.n {
-		w.all = w.all[:copy(w.all, w.all[w.head:])]
-		w.head = 0
-	}
-}
-
-func (w *queue) pushBack(q *sequence) {
-	w.all = append(w.all, q)
-	w.n++
-}
-
-func (w *queue) pushFront(q *sequence) {
-	if w.head == 0 {
-		w.all, w.head = slices.Insert(w.all, 0, nil), 1
-	}
-	w.head--
-	w.all[w.head] = q
-	w.n++
+	return r.front.entering.n + r.waiting.len() + len(r.running) + len(r.ending)
 }

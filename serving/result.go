@@ -179,7 +179,7 @@ func (r *Result) step(one *replica, o *Options) {
 	if r.cache += used * t; o.sums {
 		return
 	}
-	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
+	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.len()), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
 
 // answered enters a request that was answered.

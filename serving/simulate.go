@@ -51,7 +51,6 @@ type arriving struct {
 	next     Request
 	any      bool
 	sent     int
-	fresh    []sequence // memory for requests
 	toClient func(*sequence, unit.Seconds)
 }
 
@@ -257,8 +256,10 @@ func (c *cluster) step() bool {
 		who = c.arrive()
 	case cacheComes:
 		q := c.handovers.next().what
-		who = c.route(c.mixed, q)
-		c.enter(who, q)
+		who = c.route(c.mixed, &Request{})
+		q.arrived = c.now
+		who.waiting.whole.push(q)
+		c.wake(who)
 	default:
 		c.happens(who, next.what)
 	}
@@ -276,7 +277,7 @@ func (c *cluster) happens(who *replica, what happening) {
 	case stepEnds:
 		c.ended(who)
 	case passEnds:
-		who.front.finish(func(q *sequence) { c.enter(who, q) })
+		who.front.finish(func(a arrival) { c.enter(who, a) })
 		who.front.begin(c.now, c.arrivals.toClient)
 	case outputsDue:
 		if who.pipe != nil {
@@ -310,28 +311,27 @@ func (c *cluster) arrive() (to *replica) {
 	case err != nil:
 		c.refuse(index, &req, err)
 	default:
-		if len(c.arrivals.fresh) == 0 {
-			c.arrivals.fresh = make([]sequence, 64)
-		}
-		q := &c.arrivals.fresh[0]
-		c.arrivals.fresh = c.arrivals.fresh[1:]
-		q.Index, q.Request, q.goal = index, req, req.Prompt
-		to = c.route(c.first, q)
+		to = c.route(c.first, &req)
 		if to.front.free() {
-			c.enter(to, q)
+			c.enter(to, arrivalOf(index, &req))
 			break
 		}
-		to.front.entering = append(to.front.entering, entering{q, stages})
+		to.front.enters(arrivalOf(index, &req))
 		to.front.begin(c.now, c.arrivals.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
 	return to
 }
 
-// enter puts a sequence into the queue of a replica, which begins at once if it is idle.
-func (c *cluster) enter(r *replica, q *sequence) {
-	q.Replica, q.arrived = r.index, c.now
-	r.waiting.pushBack(q)
+// enter puts a request into the queue of a replica, which begins at once if it is idle.
+func (c *cluster) enter(r *replica, a arrival) {
+	a.came = c.now
+	r.waiting.fresh.push(a)
+	c.wake(r)
+}
+
+// wake lets a replica begin if it is idle.
+func (c *cluster) wake(r *replica) {
 	if !r.busy {
 		c.start(r, c.now)
 	}
@@ -475,7 +475,8 @@ func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	}
 }
 
-func (c *cluster) route(among []*replica, q *sequence) *replica {
+// route is the replica for a request, whose prompt it may have the beginning of. One whose cache is handed over has no use for that.
+func (c *cluster) route(among []*replica, q *Request) *replica {
 	if len(among) == 1 {
 		return among[0]
 	}
@@ -504,13 +505,13 @@ func least(among []*replica) *replica {
 // still get those whose prefix it has.
 const uneven = 32
 
-// prefixAware is the replica that has most of a sequence's prefix, unless it is much
+// prefixAware is the replica that has most of a request's prefix, unless it is much
 // busier than another.
-func (c *cluster) prefixAware(among []*replica, q *sequence) *replica {
+func (c *cluster) prefixAware(among []*replica, q *Request) *replica {
 	idle := least(among)
 	best, most := idle, 0
 	for _, r := range among {
-		gpu, host := r.hits(q)
+		gpu, host := r.finds(q)
 		if gpu+host > most && r.load() <= idle.load()+uneven {
 			best, most = r, gpu+host
 		}

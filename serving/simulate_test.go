@@ -106,9 +106,9 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 			if got := c.result.Completed + c.result.Refused; got != 500 {
 				t.Errorf("%s, %d tokens of cache: %d of 500 requests answered", name, cache, got)
 			}
-			if r.pool.free != r.pool.total || int(r.cache.due) != 0 || int(r.cache.planned) != 0 || len(r.running) != 0 || r.waiting.n != 0 {
+			if r.pool.free != r.pool.total || int(r.cache.due) != 0 || int(r.cache.planned) != 0 || len(r.running) != 0 || r.waiting.len() != 0 {
 				t.Errorf("%s, %d tokens of cache: %d of %d blocks free, %d tokens due, %d blocks planned, %d running, %d waiting",
-					name, cache, r.pool.free, r.pool.total, int(r.cache.due), int(r.cache.planned), len(r.running), r.waiting.n)
+					name, cache, r.pool.free, r.pool.total, int(r.cache.due), int(r.cache.planned), len(r.running), r.waiting.len())
 			}
 			never := s.Scheduler.Admission == engine.ForAll || s.Scheduler.Admission == engine.ForSlot
 			if never && r.preempted > 0 || cache > 0 && r.preempted == 0 && s.Scheduler.Admission == engine.ForPrompt {
