@@ -68,8 +68,11 @@ func (d *document) broken(err error) error {
 	line += bytes.Count(rest[:len(rest)-len(trimmed)], []byte("\n"))
 	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
 	return fmt.Errorf("line %d: not JSON: %s:\n%s", line, fileerror.Short(err.Error()),
-		fileerror.Excerpt(string(first[:min(len(first), 1000)]), 1, len(first)))
+		fileerror.Excerpt(written(first[:min(len(first), 1000)]), 1, len(first)))
 }
+
+// written is JSON without the blanks that stand before commas.
+func written(json []byte) string { return strings.ReplaceAll(string(json), " ,", ",") }
 
 // line is where the reading is.
 func (d *document) line() int { return d.from.line(d.d.InputOffset()) }
@@ -144,7 +147,7 @@ const mostNested = 3
 
 // add takes a field of a record, and those within it.
 func (d *document) add(r *record, above, aboveName string, key json.Token, value json.RawMessage, depth int) error {
-	f := field{key: above + key.(string), name: aboveName + plain(fmt.Sprint(key)), value: string(value)}
+	f := field{key: above + key.(string), name: aboveName + plain(fmt.Sprint(key)), value: written(value)}
 	switch {
 	case value[0] == '"':
 		if err := json.Unmarshal(value, &f.value); err != nil {
@@ -335,15 +338,16 @@ const mostListed = 1 << 22
 // listed takes the numbers of a list one by one.
 func (d *document) listed(add func(text string) error) func() error {
 	n := 0
+	var value json.RawMessage // It takes less time than a token.
 	return func() error {
-		token, err := d.token()
-		if err != nil {
-			return err
+		d.from.renew()
+		if err := d.d.Decode(&value); err != nil {
+			return d.broken(err)
 		}
 		if n++; n > mostListed {
 			return fmt.Errorf("line %d: lists of more than %d numbers, the most that are read", d.line(), mostListed)
 		}
-		if err := add(fmt.Sprint(token)); err != nil {
+		if err := add(string(bytes.Trim(value, `"`))); err != nil {
 			return fmt.Errorf("line %d: %w", d.line(), err)
 		}
 		return nil

@@ -279,6 +279,8 @@ func TestKnownAndRefused(t *testing.T) {
 		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n":                                    "line 2: the file ends in the middle of a record",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": 5, \"gen":   "line 2: the file ends in the middle of a record",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": x}":                      "line 3: not JSON",
+		"{\"time\": 0, \"prompt\": \"x\", \"generated\": 5, \"l\": [1,2]}":                     "prompt: x, generated: 5, l: [1,2]",
+		"{\"time\": 0, \"prompt\": 5, x,1,2}":                                                  "x,1,2}",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": \"" + strings.Repeat("x",
 			2*mostRecord): "line 2 is longer than",
 		`[[0.5,1024,128]]`:             "[ where a request begins",

@@ -21,7 +21,7 @@ type text struct {
 	offset   int64   // bytes given
 	newlines []int64 // offsets of those ends of lines that were given and not counted
 	counted  int     // ends of lines before
-	json     bool    // words that Python writes for numbers JSON lacks become strings
+	json     bool    // words that Python writes for numbers JSON lacks become strings, and a blank stands before each comma
 	quoted   bool    // inside a string of JSON
 	pending  string  // what replaces a word
 }
@@ -57,6 +57,8 @@ func (t *text) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// byte is the next one. Where a comma follows a number at once, package json writes an error for the number's end, which takes longer
+// than all else.
 func (t *text) byte() (byte, error) {
 	if t.pending != "" {
 		c := t.pending[0]
@@ -68,6 +70,10 @@ func (t *text) byte() (byte, error) {
 		return c, err
 	}
 	switch {
+	case c == ',' && !t.quoted:
+		t.pending = ","
+		t.left++
+		return ' ', nil
 	case c == '"':
 		t.quoted = !t.quoted
 	case t.quoted && c == '\\':
