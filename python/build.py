@@ -55,9 +55,8 @@ def types(program):
            "from typing import Any, Dict, List, Sequence, TypedDict, Union", "",
            "Setting = Union[str, int, float, bool, None, Sequence[Union[str, int, float]]]", "", "", *OBJECT.splitlines()]
     for command in COMMANDS:
-        if command != "sweep":
-            said = subprocess.run([program, "schema", command], check=True, capture_output=True)
-            Classes(command, json.loads(said.stdout), out)
+        said = subprocess.run([program, "schema", command], check=True, capture_output=True)
+        Classes(command, json.loads(said.stdout), out)
         said = subprocess.run([program, command, "--help-all"], check=True, capture_output=True, text=True).stdout
         flags = sorted(set(re.findall(r"^ +(?:-\w, +)?--([a-z0-9-]+)", said, re.M)) - GIVEN)
         if command == "validate":  # whose model and GPU choose among observations
@@ -72,8 +71,8 @@ class Classes:
 
     def __init__(self, command, schema, out):
         self.prefix, self.defs, self.out, self.done = command.title(), schema.get("$defs", {}), out, {}
-        while "properties" not in schema:  # the document is a definition, alone or with others that limit it
-            schema = next(o for o in schema.get("allOf", [schema]) if "$ref" in o or "properties" in o)
+        while "properties" not in schema:  # the document is a definition or a list of them, alone or with others that limit it
+            schema = next(o.get("items", o) for o in schema.get("allOf", [schema]) if "$ref" in o.get("items", o) or "properties" in o)
             schema = self.defs[schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
         self.object(self.prefix, schema)
 

@@ -146,6 +146,15 @@ func TestInterruptedSweep(t *testing.T) {
 	}
 }
 
+// TestSweepSchema validates rows with and without a load, and of impossible points.
+func TestSweepSchema(t *testing.T) {
+	s := schema(t, "sweep")
+	for _, lists := range []string{"--tp 1,3 --keep", "--rate 1,2", "--batch 1,1000000 --keep"} {
+		got := try(t, append(strings.Fields("sweep llama3.1-8b h100 --format json"), strings.Fields(lists)...)...)
+		checkSchema(t, s, got.stdout)
+	}
+}
+
 // goesOn sees that an interrupted sweep goes on from its last whole row, and from no other.
 func goesOn(t *testing.T, file string, done, prompts int) {
 	t.Helper()

@@ -3,6 +3,7 @@
 package schema
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,7 @@ func Of(form string, sources fs.FS, values ...any) ([]byte, error) {
 	}
 	whole := &jsonschema.Schema{Definitions: jsonschema.Definitions{}}
 	for _, v := range values {
+		m.FieldNameTag = nameTag(reflect.TypeOf(v))
 		one := m.Reflect(v)
 		for name, d := range one.Definitions {
 			whole.Definitions[name] = d
@@ -59,6 +61,18 @@ func Of(form string, sources fs.FS, values ...any) ([]byte, error) {
 	whole.Version, whole.ID, whole.Title = jsonschema.Version, jsonschema.ID(form), strings.ReplaceAll(form, ".", " ")
 	text, err := json.MarshalIndent(whole, "", "  ")
 	return append(text, '\n'), err
+}
+
+// nameTag is the tag that has the keys of a type: "parquet" of rows, which are written as Parquet too, else "json".
+func nameTag(t reflect.Type) string {
+	if t.Kind() == reflect.Slice {
+		for _, f := range reflect.VisibleFields(t.Elem()) {
+			if f.Tag.Get("parquet") != "" {
+				return "parquet"
+			}
+		}
+	}
+	return "json"
 }
 
 // name is the name of a struct in $defs, which tells those of two packages apart.
@@ -92,14 +106,13 @@ func basic(t reflect.Type) *jsonschema.Schema {
 }
 
 // amend says of the properties of a struct what the library does not see: pointers that are written in any case may be null unless their
-// tag is "required", keys that
-// came later (the tag "late") are not in all files, a whole number may be below 0 where its
-// tag is "signed", and a bound that another one implies is left out.
+// tag is "required", and so may columns of rows that are optional; keys with the tag "late", or in a struct with it, are not in all
+// files, a whole number may be below 0 where its tag is "signed", and a bound that another one implies is left out.
 func amend(t reflect.Type, of *jsonschema.Schema) {
 	for _, f := range reflect.VisibleFields(t) {
-		key, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
+		key, rest, _ := strings.Cut(cmp.Or(f.Tag.Get("json"), f.Tag.Get("parquet")), ",")
 		tag := f.Tag.Get("jsonschema")
-		null := f.Type.Kind() == reflect.Pointer && !strings.HasPrefix(rest, "omit") && tag != "required"
+		null := f.Type.Kind() == reflect.Pointer && !strings.HasPrefix(rest, "omit") && tag != "required" || strings.HasSuffix(rest, "optional")
 		if of, ok := strings.CutPrefix(tag, "nullable="); ok { // of a field of an embedded struct
 			key, null = of, true
 		}
@@ -110,7 +123,7 @@ func amend(t reflect.Type, of *jsonschema.Schema) {
 		if p.ExclusiveMinimum != "" || tag == "signed" {
 			p.Minimum = ""
 		}
-		if f.Tag.Get("late") != "" {
+		if f.Tag.Get("late")+t.Field(f.Index[0]).Tag.Get("late") != "" {
 			of.Required = slices.DeleteFunc(of.Required, func(name string) bool { return name == key })
 		}
 		if null {

@@ -18,8 +18,8 @@ type Row struct {
 	Chunk        int `parquet:"chunk,optional"`
 	Gen          int `parquet:"gen_len"`
 	Figures
-	Loaded
-	Reason string `parquet:"reason,optional"` // why the point is impossible; empty where it is not
+	Loaded `late:"true"` // in rows of grids with a load
+	Reason string        `parquet:"reason,optional"` // why the point is impossible; empty where it is not
 }
 
 // A Setting is what the workload does not change.
@@ -43,8 +43,8 @@ type Setting struct {
 	AllLogits    bool    `parquet:"all_logits"`
 	Other        string  `parquet:"other,dict,optional"` // settings without a column of their own, as flag=value
 	PerHour      float64 `parquet:"usd_h,optional"`
-	Rate         float64 `parquet:"rate_hz,optional"` // request rate of the load
-	Concurrency  int     `parquet:"concurrency,optional"`
+	Rate         float64 `parquet:"rate_hz,optional" late:"true"` // request rate of the load
+	Concurrency  int     `parquet:"concurrency,optional" late:"true"`
 }
 
 // Figures are the headline figures of a point.

@@ -7,17 +7,16 @@ Settings are the command's flags, with underscores for hyphens: `estimate(model=
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._table import Table
 from ._types import Estimate, Object, Plan, Setting, Simulate, Validate
 
 if TYPE_CHECKING:  # of Python 3.12, or of the type checker
@@ -38,10 +37,6 @@ class Error(Exception):
         self.code = code
 
 
-class Table(io.BytesIO):
-    """Rows as a file of Parquet in memory, which `pandas.read_parquet` and `polars.read_parquet` read where it lies."""
-
-
 def estimate(model: str, gpu: str, **settings: Unpack[EstimateSettings]) -> Estimate:
     """What one case costs: memory, times, throughput, energy and money, with their intervals."""
     return _document(Estimate, "estimate", [], {"model": model, "gpu": gpu, **settings})
@@ -49,10 +44,7 @@ def estimate(model: str, gpu: str, **settings: Unpack[EstimateSettings]) -> Esti
 
 def sweep(model: Setting, gpu: Setting, **settings: Unpack[SweepSettings]) -> Table:
     """A grid of estimates, a row each. Settings are lists, or texts as the command takes them: `batch=[1, 8]`, `tp="1..8x2"`."""
-    with tempfile.TemporaryDirectory(prefix="llmprof-") as folder:
-        file = Path(folder, "rows.parquet")
-        _run("sweep", [], {"model": model, "gpu": gpu, **settings, "output": str(file)})
-        return Table(file.read_bytes())
+    return Table(json.loads(_run("sweep", [], {"model": model, "gpu": gpu, **settings, "format": "json"})))
 
 
 def simulate(model: str, gpu: str, **settings: Unpack[SimulateSettings]) -> Simulate:

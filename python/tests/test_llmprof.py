@@ -1,5 +1,6 @@
-"""Tests of the installed wheel: python -m unittest python/test_llmprof.py."""
+"""Tests of the installed wheel: python -m unittest discover python/tests."""
 
+import gc
 import importlib.util
 import json
 import keyword
@@ -9,7 +10,7 @@ import typing
 import unittest
 
 import llmprof
-from llmprof import _types
+from llmprof import _table, _types
 
 
 def has(*modules):
@@ -86,26 +87,72 @@ class Wheel(unittest.TestCase):
         with self.assertRaises(llmprof.Error):
             llmprof.validate("--help")
 
-    def test_sweep_is_a_file_of_parquet(self):
+    def test_pyarrow_takes_a_sweep_with_the_types_of_its_schema(self):
+        pyarrow = self.module("pyarrow")
+        for settings in {"batch": range(1, 9), "tp": [1, 2]}, {"rate": [1, 2]}:
+            table = llmprof.sweep("llama3.1-8b", gpu=["h100", "l4"], keep=True, **settings)
+            got = pyarrow.table(table)
+            got.validate(full=True)
+            self.assertEqual(len(table), got.num_rows)
+            flags = [f"--{name}={','.join(map(str, value))}" for name, value in settings.items()]
+            said = subprocess.run([llmprof.program(), "sweep", "llama3.1-8b", "h100,l4", "--keep", "--format", "json", *flags],
+                                  capture_output=True, check=True)
+            self.assertEqual(got.to_pylist(), json.loads(said.stdout))
+            for name, kind in typing.get_type_hints(_types.Sweep, vars(_types)).items():
+                if name in got.column_names:
+                    want = next(k for k in (str, bool, float, int) if k in (typing.get_args(kind) or (kind,)))
+                    self.assertEqual(str(got.schema.field(name).type), {str: "large_string", bool: "bool", float: "double", int: "int64"}[want])
+
+    def test_pandas_takes_a_sweep_without_a_copy(self):
+        pandas, pyarrow = self.module("pandas"), self.module("pyarrow")
         table = llmprof.sweep(model="llama3.1-8b", gpu=["h100", "h200"], batch=range(1, 9))
-        self.assertEqual(table.getvalue()[:4], b"PAR1")
-
-    @unittest.skipUnless(has("pandas", "pyarrow"), "no pandas with pyarrow")
-    def test_pandas_reads_a_sweep(self):
-        import pandas
-
-        frame = pandas.read_parquet(llmprof.sweep(model="llama3.1-8b", gpu=["h100", "h200"], batch=range(1, 9)))
+        frame = pandas.DataFrame.from_arrow(table)
         alone = llmprof.estimate("llama3.1-8b", "h200", batch=8)
         row = frame[(frame.gpu == alone.gpu.key) & (frame.batch == 8)]
         self.assertEqual((len(frame), len(row)), (16, 1))
         self.assertAlmostEqual(row.ttft_s.item(), alone.ttft_s.expected, places=12)
+        frame = pyarrow.table(table).to_pandas(types_mapper=pandas.ArrowDtype)
+        arrays = [frame[name].array.__arrow_array__() for name in ("batch", "ttft_s")]
+        self.assertEqual(self.addresses(table), [a.chunk(0).buffers()[1].address for a in arrays])
 
-    @unittest.skipUnless(has("polars"), "no polars")
-    def test_polars_reads_a_sweep(self):
-        import polars
-
-        frame = polars.read_parquet(llmprof.sweep(model="llama3.1-8b", gpu="h100", batch="1..8x2"))
+    def test_polars_takes_a_sweep_without_a_copy(self):
+        polars = self.module("polars")
+        table = llmprof.sweep(model="llama3.1-8b", gpu="h100", batch="1..8x2")
+        frame = polars.DataFrame(table)
         self.assertEqual(frame["batch"].to_list(), [1, 2, 4, 8])
+        if has("pyarrow"):
+            self.assertEqual(self.addresses(table), [frame[name].to_arrow().buffers()[1].address for name in ("batch", "ttft_s")])
+
+    def test_columns_live_until_they_are_released(self):
+        polars = self.module("polars")
+        table = llmprof.sweep(model="llama3.1-8b", gpu="h100", batch=range(1, 9))
+        before = len(_table._kept)
+        table.__arrow_c_stream__()  # nobody takes it
+        frame = polars.DataFrame(table)
+        self.assertGreater(len(_table._kept), before)
+        column = frame["batch"]
+        del table, frame
+        gc.collect()
+        self.assertEqual(column.to_list(), list(range(1, 9)))
+        del column
+        gc.collect()
+        self.assertEqual((len(_table._kept), _table._given), (before, {}))
+
+    def test_a_process_ends_with_columns_that_are_held(self):
+        self.module("polars")
+        self.module("pyarrow")
+        code = "import llmprof, polars, pyarrow; t = llmprof.sweep('llama3.1-8b', 'h100'); held = polars.DataFrame(t), pyarrow.table(t)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def module(self, name):
+        if not has(name):
+            self.skipTest(f"no {name}")
+        return importlib.import_module(name)
+
+    def addresses(self, table):
+        """Where the values of two columns lie."""
+        return [buffers[1].buffer_info()[0] for name, _, _, buffers in table._columns if name in ("batch", "ttft_s")]
 
     @unittest.skipUnless(has("mypy"), "no mypy")
     def test_types_are_checked(self):

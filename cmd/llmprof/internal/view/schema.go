@@ -7,6 +7,7 @@ import (
 	"llmprof/measure/aggregate"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/result"
+	"llmprof/plan/sweep"
 	"llmprof/validate"
 )
 
@@ -24,6 +25,7 @@ func Forms() schema.Forms {
 		tracedSchema:               {TracedDocument{}},
 		ablationSchema:             {AblationDocument{}},
 		"llmprof.models-check/v1":  {[]ModelCheck{}},
+		"llmprof.sweep/v1":         {[]sweep.Row{}},
 		result.Schema:              {result.Result{}},
 		result.FailureSchema:       {result.Failure{}},
 		aggregate.Schema:           {aggregate.Report{}},
