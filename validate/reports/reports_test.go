@@ -116,7 +116,7 @@ func TestInteropFilesHaveTheirToolsMedians(t *testing.T) {
 		"vllm-bench-0.32.0.json.gz": {6.01, 1.62, 56.37, 1}, "aiperf-0.13.0.json": {16.18, 5.31, 182.74, 1},
 		"aiperf-0.13.0.jsonl.gz": {16.18, 5.31, 182.74, 1}, "guidellm-0.8.1.json.gz": {9.751, 2.032, 72.50, 1},
 		"sglang-0.5.23.jsonl.gz": {136.18, 0.5127, 146.55, 1}, "inference-perf-0.7.0.json.gz": {921.2, 29.17, 1826, 6},
-		"genai-bench-0.0.5.json.gz": {115.34, 1.5588, 165.29, 1},
+		"genai-bench-0.0.5.json.gz": {115.34, 1.5588, 165.29, 1}, "llm-d-0.2.1.yaml": {6.01, 1.62, 56.37, 1},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "experiments", "interop", file))
 		testkit.Must(t, err)
