@@ -14,7 +14,7 @@ func Search(low, high float64, refine int, holds func(rate float64) (bool, error
 		return 0, fmt.Errorf("rates from %g to %g: want two above 0, the smaller first, and at most 1e6", low, high)
 	}
 	good, bad := 0.0, 0.0
-	for rate := low; bad == 0; rate = min(2*rate, high) {
+	for rate := low; ; {
 		ok, err := holds(rate)
 		switch {
 		case err != nil:
@@ -24,26 +24,16 @@ func Search(low, high float64, refine int, holds func(rate float64) (bool, error
 		default:
 			bad = rate
 		}
-		if rate == high {
-			break
+		switch {
+		case good == 0 || good == high || bad > 0 && refine == 0:
+			return good, nil
+		case bad == 0:
+			rate = min(2*rate, high)
+		default:
+			rate = geometric(good, bad)
+			refine--
 		}
 	}
-	if good == 0 || bad == 0 {
-		return good, nil
-	}
-	for range refine {
-		rate := geometric(good, bad)
-		ok, err := holds(rate)
-		if err != nil {
-			return good, err
-		}
-		if ok {
-			good = rate
-		} else {
-			bad = rate
-		}
-	}
-	return good, nil
 }
 
 // geometric is a rate between two, to three digits.

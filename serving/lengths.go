@@ -202,26 +202,18 @@ func (l *Lengths) Longest() int {
 }
 
 // at is the length that a share of all are below.
-func (l *Lengths) at(share float64) int { return max(int(math.Round(l.quantile(share))), 1) }
+func (l *Lengths) at(share float64) int { return max(int(math.Round(l.Quantile(share))), 1) }
 
 // part is the length in the middle of one of n equal parts of the distribution.
 func (l *Lengths) part(i, n int) int {
-	if l.Kind == "fixed" {
-		return int(l.Mean)
-	}
 	return l.at((float64(i) + 0.5) / float64(n))
 }
 
 // Quantile is the length that a share of all are below, a whole number or not.
 func (l *Lengths) Quantile(share float64) float64 {
-	if l.Kind == "fixed" {
-		return l.Mean
-	}
-	return l.quantile(share)
-}
-
-func (l *Lengths) quantile(share float64) float64 {
 	switch l.Kind {
+	case "fixed":
+		return l.Mean
 	case "lognormal":
 		s2 := math.Log1p(l.Spread * l.Spread)
 		return math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
@@ -275,24 +267,17 @@ func (l *Lengths) Quantiles() []int {
 	if l.Kind == "fixed" {
 		return []int{int(l.Mean)}
 	}
-	var all [quantiles]float64
+	all, mean, square := make([]float64, quantiles), 0.0, 0.0
 	for i := range all {
-		all[i] = l.quantile((float64(i) + 0.5) / quantiles)
+		all[i] = l.Quantile((float64(i) + 0.5) / quantiles)
+		mean += all[i] / quantiles
+		square += all[i] * all[i] / quantiles
 	}
-	return l.spread(all)
-}
-
-func (l *Lengths) spread(all [quantiles]float64) []int {
-	mean, square := l.moments()
-	var ownMean, ownSquare float64
-	for _, v := range all {
-		ownMean += v / quantiles
-		ownSquare += v * v / quantiles
-	}
-	wider := math.Sqrt((square - mean*mean) / max(ownSquare-ownMean*ownMean, 1e-9))
+	wantMean, wantSquare := l.moments()
+	wider := math.Sqrt((wantSquare - wantMean*wantMean) / max(square-mean*mean, 1e-9))
 	lengths := make([]int, quantiles)
 	for i, v := range all {
-		lengths[i] = max(int(math.Round(mean+(v-ownMean)*wider)), 1)
+		lengths[i] = max(int(math.Round(wantMean+(v-mean)*wider)), 1)
 	}
 	return lengths
 }

@@ -1,5 +1,7 @@
 package serving
 
+import "container/list"
+
 // A pool is the KV blocks of one replica: free, held by sequences, or kept for prompts that
 // begin alike.
 type pool struct {
@@ -12,38 +14,33 @@ type pool struct {
 
 // An entry is a block of a prefix in the cache.
 type entry struct {
-	hash       uint64
-	blocks     int
-	users      int
-	host       bool
-	prev, next *entry
+	hash   uint64
+	blocks int
+	users  int
+	host   bool
+	place  *list.Element // in the list that it is in
 }
 
 // An lru is a list of entries, the one used least recently first.
 type lru struct {
-	root   entry
+	list.List
 	blocks int
 }
 
-func (l *lru) init() { l.root.prev, l.root.next = &l.root, &l.root }
-
 func (l *lru) push(e *entry) {
-	e.prev, e.next = l.root.prev, &l.root
-	e.prev.next, l.root.prev = e, e
+	e.place = l.PushBack(e)
 	l.blocks += e.blocks
 }
 
 func (l *lru) remove(e *entry) {
-	e.prev.next, e.next.prev = e.next, e.prev
-	e.prev, e.next = nil, nil
+	l.Remove(e.place)
 	l.blocks -= e.blocks
 }
 
+func (l *lru) oldest() *entry { return l.Front().Value.(*entry) }
+
 func newPool(blocks, hostBlocks int) *pool {
-	p := &pool{total: blocks, free: blocks, hostRoom: hostBlocks, entries: map[uint64]*entry{}}
-	p.idle.init()
-	p.hosted.init()
-	return p
+	return &pool{total: blocks, free: blocks, hostRoom: hostBlocks, entries: map[uint64]*entry{}}
 }
 
 func (p *pool) available() int { return p.free + p.idle.blocks }
@@ -54,7 +51,7 @@ func (p *pool) take(n int) bool {
 		return false
 	}
 	for p.free < n {
-		e := p.idle.root.next
+		e := p.idle.oldest()
 		p.idle.remove(e)
 		p.free += e.blocks
 		p.offload(e)
@@ -66,7 +63,7 @@ func (p *pool) take(n int) bool {
 // offload moves an entry to host memory if there is any, in place of those used least recently.
 func (p *pool) offload(e *entry) {
 	for p.hostRoom < e.blocks && p.hosted.blocks > 0 {
-		old := p.hosted.root.next
+		old := p.hosted.oldest()
 		p.hosted.remove(old)
 		p.hostRoom += old.blocks
 		delete(p.entries, old.hash)

@@ -1,9 +1,11 @@
 package serving
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -136,18 +138,8 @@ func (s *Server) longest(r *room) int {
 	if s.Scheduler.Admission == engine.ForSlot {
 		blocks /= s.Scheduler.MaxSeqs
 	}
-	low, high := 0, maxLength
-	if s.Context > 0 {
-		high = s.Context
-	}
-	for low < high {
-		if middle := (low + high + 1) / 2; r.of(middle) <= blocks {
-			low = middle
-		} else {
-			high = middle - 1
-		}
-	}
-	return low
+	most := cmp.Or(s.Context, maxLength)
+	return sort.Search(most, func(i int) bool { return r.of(i+1) > blocks })
 }
 
 // kept is how many of the KV blocks stay free when a sequence begins.
