@@ -366,17 +366,14 @@ func vllmFP8Tile(s *roofline.Shape) roofline.Tile {
 	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
 }
 
-// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, of
-// FlashInfer's, and of CUTLASS by FlashInfer: in the operator tables experts of up to 128 pairs take as long as each other, and those of
-// 192 and 256 twice as long.
+// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and of
+// FlashInfer's.
 func vllmExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case tritonMXFP4(g, k.Scheme):
 		return ragged(k)
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
-	case k.Scheme == roofline.FP8 && hopper(g):
-		return 128
 	}
 	return flashInferRows(g, k)
 }
