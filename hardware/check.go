@@ -9,7 +9,7 @@ import (
 	"llmprof/unit"
 )
 
-// check is the error of the first figure of g that cannot be right.
+// check is the errors of all figures of g that are missing or cannot be right; where there is none, that of the first that contradicts others.
 func (g *GPU) check(s *source) error {
 	path := "gpu." + g.Key + "."
 	rules := []rule{
@@ -20,7 +20,7 @@ func (g *GPU) check(s *source) error {
 		between("sms", g.SMs, 1, 1e5),
 		between("gpus_per_node", g.GPUsPerNode, 1, 1e5),
 		between("clock", g.Clock, 100e6, 10e9),
-		between("tensor_clock", g.TensorClock, 100e6, 10e9),
+		optional("tensor_clock", g.TensorClock, 100e6, 10e9),
 		between("memory", g.Memory, 1e9, 100e12),
 		optional("driver_memory", g.driverMemory, 0.6*g.Memory, 1.2*g.Memory),
 		optional("cuda_memory", g.cudaMemory, 0.6*g.Memory, 1.2*g.Memory),

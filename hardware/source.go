@@ -103,19 +103,22 @@ type rule struct {
 	want  any // printed in the error
 }
 
-// check is the error of the first rule that does not hold, below the table at a path.
+// check is the errors of all rules that do not hold, below the table at a path. The first that is missing has the place where it belongs.
 func (s *source) check(path string, rules []rule) error {
+	var gaps, wrong []error
 	for _, r := range rules {
 		key, v := path+r.key, reflect.Indirect(reflect.ValueOf(r.value))
 		switch {
 		case r.ok:
 		case v.IsValid() && !v.IsZero():
-			return s.at(key, "%s is %v: want %v", key, v, r.want)
+			wrong = append(wrong, s.at(key, "%s is %v: want %v", key, v, r.want))
+		case len(gaps) == 0:
+			gaps = append(gaps, s.at(key, "there is no %s: want %v", key, r.want))
 		default:
-			return s.at(key, "there is no %s: want %v", key, r.want)
+			gaps = append(gaps, fmt.Errorf("there is no %s: want %v", key, r.want))
 		}
 	}
-	return nil
+	return errors.Join(append(gaps, wrong...)...)
 }
 
 // between is the rule that a figure lies in a range. Ranges are wide: they are there to catch a

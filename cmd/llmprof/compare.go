@@ -36,11 +36,12 @@ func (a *app) compare() *cobra.Command {
 			"intervals overlap, and which operators make the difference.\n\n" +
 			"A deployment is a GPU with what differs from the flags, as \"h100 tp2 fp8 b48\": tpN, ppN, epN,\n" +
 			"dpN, bN (batch), inN and outN (tokens), a scheme of the weights, an engine, or any flag as\n" +
-			"flag=value. It may also be a file: an estimate (llmprof estimate --format json) or a result of\n" +
+			"flag=value, as rate=4. It may also be a file: an estimate (llmprof estimate --format json) or a result of\n" +
 			"llmprof measure, so that predicted stands against measured.\n\n" +
 			"With --fail-over they are results of processes before and after: two folders or files, or several\n" +
 			"with -- between them. It fails where one rose by more, and by more than processes differ.",
 		Example: "  llmprof compare --model qwen3-32b \"h100 tp2 fp8 b48\" \"h200 tp1 fp8 b24\"\n" +
+			"  llmprof compare -m llama3.1-8b --rate 8 l40s \"h100 fp8\"\n" +
 			"  llmprof compare -m llama3.1-8b \"h200 native in1024 out512\" results/one.json\n" +
 			"  llmprof compare --fail-over 5% results/0.25 results/0.26",
 		Args: cobra.ArbitraryArgs,
@@ -56,6 +57,7 @@ func (a *app) compare() *cobra.Command {
 		},
 	}
 	q.flags(cmd)
+	q.loads(cmd)
 	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) {
 		q.output.flags(cmd)
 		f.StringVar(&failOver, "fail-over", "", "compare results of processes, and fail where one rose by more than this `percent`")
@@ -155,9 +157,6 @@ func describe(q *deployment.Request, word string) (flag string, err error) {
 			return "", fmt.Errorf("%q is the second GPU, or no word of a deployment: want a GPU, tp2, pp2, ep8, dp2, b48, in1024, out128, a "+
 				"scheme, an engine, or flag=value", word)
 		}
-	}
-	if flag == "rate" || flag == "concurrency" {
-		return "", fmt.Errorf("%q: llmprof compare takes no load; llmprof sweep and plan do", word)
 	}
 	known, err := settings.Set(q, flag, value)
 	switch {

@@ -57,6 +57,32 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Sides have figures under a load of their own, from a file as from their description.
+func TestCompareUnderLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "estimate.json")
+	got := try(t, "estimate", "llama3.1-8b", "h200", "--rate", "8", "--format", "json")
+	testkit.Must(t, os.WriteFile(file, []byte(got.stdout), 0o600))
+	got = try(t, "compare", "--format", "json", "-m", "llama3.1-8b", "--rate", "8", file, "h200", "h200 rate=16")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	checkSchema(t, schema(t, "compare"), got.stdout)
+	var c view.CompareDocument
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
+	seen := 0
+	for _, d := range c.Differences {
+		if d.Metric != "load_ttft_s" {
+			continue
+		}
+		if seen++; d.Ratio == nil || (*d.Ratio == 1) != (d.Side != 2) {
+			t.Errorf("%+v", d)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d differences of TTFT under load", seen)
+	}
+}
+
 // A deployment that cannot run has its times and no throughput, from a file as from its description.
 func TestCompareImpossible(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "estimate.json")
@@ -81,15 +107,15 @@ func TestCompareImpossible(t *testing.T) {
 // What is no deployment is said, and no figure is made of it.
 func TestCompareRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"h100":                 "want two deployments",
-		"h100 h200,tp3q":       "tp3q",
-		"h100 h101":            "did you mean",
-		"h100 a100,l4":         "second GPU",
-		"h100 h200,nonsense=3": "no flag --nonsense",
-		"h100 h200,rate=3":     "compare takes no load",
-		"h100 h200,b2,b3":      "\"b3\" gives --batch again",
-		"h100 h200,fp8,bf16":   "\"bf16\" gives --weights again",
-		"h100 ../../go.mod":    "no estimate and no result",
+		"h100":                           "want two deployments",
+		"h100 h200,tp3q":                 "tp3q",
+		"h100 h101":                      "did you mean",
+		"h100 a100,l4":                   "second GPU",
+		"h100 h200,nonsense=3":           "no flag --nonsense",
+		"h100 h200,rate=3,concurrency=2": "Give one of --rate and --concurrency",
+		"h100 h200,b2,b3":                "\"b3\" gives --batch again",
+		"h100 h200,fp8,bf16":             "\"bf16\" gives --weights again",
+		"h100 ../../go.mod":              "no estimate and no result",
 		"h100 ../../measure/aggregate/testdata/two.json": "want an estimate",
 	} {
 		words := []string{"compare", "--model", "llama3.1-8b"}

@@ -63,13 +63,18 @@ func (a *app) estimate() *cobra.Command {
 		},
 	}
 	q.flags(cmd)
-	cli.Define(cmd, "Load", q.loadFlags)
+	q.loads(cmd)
 	bind(cmd, cli.Hardware, q, settings.Experts)
-	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp",
-		"expert-skew"}, serverFlags...)...)
+	cli.Rare(cmd, "chunk", "cached-prefix", "ep", "moe-tp", "expert-skew")
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
+}
+
+// loads defines the flags of a load, of which few need more than the rate.
+func (q *question) loads(cmd *cobra.Command) {
+	cli.Define(cmd, "Load", q.loadFlags)
+	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 }
 
 // loadFlags are about a load, and the server that answers it. The lengths of requests may differ under one.

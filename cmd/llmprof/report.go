@@ -41,7 +41,8 @@ func (a *app) report() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report MODEL GPU -o FILE",
 		Short: "Make one page of everything: tables, pictures, sources",
-		Long: "Make one page of an estimate: headline figures, every operator, all pictures, memory,\n" +
+		Long: "Make one page of an estimate: headline figures, with --rate or --concurrency those under a\n" +
+			"load, every operator, all pictures, memory,\n" +
 			"assumptions, sources, warnings and the command that makes it again. As HTML it is one file that\n" +
 			"fetches nothing; as Markdown its pictures (PNG) and the graph (DOT) lie in a folder beside it.\n" +
 			"Stored results become sections of the page, and measured ones are compared with their predictions.",
@@ -55,6 +56,7 @@ func (a *app) report() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
+	p.loads(cmd)
 	cli.Define(cmd, cli.Output, p.outputFlags)
 	cli.Rare(cmd, "binary")
 	return cmd

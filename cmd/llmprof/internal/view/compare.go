@@ -13,6 +13,7 @@ import (
 	"llmprof/analytic/operator"
 	"llmprof/measure/result"
 	"llmprof/plots/render"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -47,12 +48,18 @@ type SideOperator struct {
 	Time  float64 `json:"expected_s" jsonschema:"minimum=0"`
 }
 
-// headlines are the metrics that sides have, in their order.
+// headlines are the metrics that sides have, in their order: those of a batch, and those under a load.
 func (c *Comparison) headlines() (all []unit.Metric) {
 	for _, m := range new(analytic.Estimate).Metrics(nil, "") {
 		if m.Title != "" {
 			all = append(all, m)
 		}
+	}
+	for _, m := range new(serving.Steady).Metrics(nil) {
+		if m.Title += " under load"; m.Key == "capacity_requests_s" {
+			m.Title = "requests/s at most"
+		}
+		all = append(all, m)
 	}
 	return all
 }
@@ -88,7 +95,11 @@ func side(name string, d *EstimateDocument) Side {
 	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{},
 		Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
-	for _, m := range d.Metrics {
+	figures := d.Metrics
+	if d.Load != nil {
+		figures = slices.Concat(figures, d.Load.Metrics)
+	}
+	for _, m := range figures {
 		s.Figures = append(s.Figures, SideFigure{m.Key, m.Value, m.Low, m.High})
 	}
 	for _, o := range d.Prefill.Ops {

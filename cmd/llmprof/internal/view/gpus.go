@@ -204,14 +204,21 @@ type HardwareCheck struct {
 	Error *string  `json:"error"`
 	Added []string `json:"added"` // keys that the built-in table lacks
 	GPUs  *int     `json:"gpus"`  // number of GPUs, with the built-in ones
+	wrong []string // the error, one line for all that is wrong with one figure
 }
 
 // CheckHardware lays a file over a table of GPUs.
 func CheckHardware(table *hardware.Table, file string) HardwareCheck {
 	t, err := table.OverlayFile(file)
 	if err != nil {
-		text := err.Error()
-		return HardwareCheck{File: file, Error: &text}
+		c, all := HardwareCheck{File: file, Error: new(err.Error())}, []error{err}
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			all = several.Unwrap()
+		}
+		for _, one := range all {
+			c.wrong = append(c.wrong, one.Error())
+		}
+		return c
 	}
 	names := t.Names()
 	n := len(names)
@@ -237,9 +244,7 @@ func HardwareChecksPage(checks []HardwareCheck) *render.Document {
 	t.LeaveOut(len(t.Columns) - 1)
 	var failed []string
 	for i := range checks {
-		if e := checks[i].Error; e != nil {
-			failed = append(failed, *e)
-		}
+		failed = append(failed, checks[i].wrong...)
 	}
 	return &render.Document{Blocks: []render.Block{*t, render.Notes{Title: "Not read", Items: failed}}}
 }

@@ -38,6 +38,10 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{
 			pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
 	}
+	if e.Load != nil {
+		page.Sections = slices.Insert(page.Sections, 0, report.Section{ID: "load", Title: "Under load",
+			Parts: []report.Part{{Block: (&Load{e.Load}).block()}}})
+	}
 	page.Sections = append(page.Sections, beside...)
 	page.Sections = append(page.Sections,
 		report.Section{ID: "assumptions", Title: "Assumptions",
