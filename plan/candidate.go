@@ -63,7 +63,8 @@ func (s *search) estimate(ctx context.Context) {
 		}
 	}
 	slices.SortStableFunc(s.open, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.likely, b.likely), cmp.Compare(a.Split.PP, b.Split.PP), cmp.Compare(a.atLoad, b.atLoad))
+		return cmp.Or(cmp.Compare(a.likely, b.likely), cmp.Compare(a.Split.PP, b.Split.PP), cmp.Compare(s.q.unseen(&a.Row), s.q.unseen(&b.Row)),
+			cmp.Compare(a.atLoad, b.atLoad))
 	})
 }
 

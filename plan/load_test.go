@@ -182,7 +182,7 @@ func TestNodesAsSold(t *testing.T) {
 func TestTrust(t *testing.T) {
 	q := request(t, "llama3.1-8b", "h100", "gh200-96gb")
 	q.Load, q.Trusting = Load{Rate: 1}, false
-	q.Cards[0].Observed = 10
+	q.Cards[0].Observed = map[string]int{"bf16": 10}
 	for _, x := range []struct {
 		price unit.DollarsPerHour
 		any   bool

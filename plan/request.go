@@ -146,8 +146,8 @@ type Card struct {
 	Offers             []hardware.Offer  // what it is rented for; none where no price is known
 	Machine            *analytic.Machine // nil where there is none, for which Wrong is the reason
 	Wrong              error
-	Formats            []Formats // formats that are allowed on it
-	Observed           int       // observations of the engine on the GPU that nothing was fitted on
+	Formats            []Formats      // formats that are allowed on it
+	Observed           map[string]int // observations of the engine on the GPU that nothing was fitted on, by the scheme of the weights
 }
 
 // Price is what one of so many GPUs costs; 0 where no price is known. Nodes are rented as a whole.

@@ -235,20 +235,28 @@ func (q *Request) place(c *Card) int {
 // interval above what is expected, so that it does not go before one that was measured and is within that interval.
 func (q *Request) rank(r *Row) float64 {
 	score := q.score(r)
-	if q.Trusting || r.Card.Observed > 0 || r.Estimate.E2E.Expected == 0 {
+	if q.Trusting || len(r.Card.Observed) > 0 || r.Estimate.E2E.Expected == 0 {
 		return score
 	}
 	return score + math.Abs(score)*(float64(r.Estimate.E2E.High/r.Estimate.E2E.Expected)-1)
 }
 
+// unseen is 1 where nothing was observed of a row's format on its card, and that counts; else 0.
+func (q *Request) unseen(r *Row) int {
+	if q.Trusting || r.Card.Observed[r.Scheme] > 0 {
+		return 0
+	}
+	return 1
+}
+
 // compare ranks two rows: by the objective, and where that is equal by price, GPUs,
-// fewer settings that a server does not start with, time of a request, and the order of the search.
+// fewer settings that a server does not start with, whether their format was observed, time of a request, and the order of the search.
 func (q *Request) compare(a, b *Row) int {
 	return cmp.Or(
 		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.rank(a), q.rank(b)), cmp.Compare(q.score(a), q.score(b)),
 		cmp.Compare(a.PerHour, b.PerHour),
 		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
-		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
+		cmp.Compare(q.unseen(a), q.unseen(b)), cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)
 }
 

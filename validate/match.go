@@ -135,10 +135,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 	if err != nil {
 		return p, &mismatch{Impossible, err}
 	}
-	p.kind = mixing(question.Model)
-	if p.ffn = "dense"; question.Model.HasExperts() {
-		p.ffn = "experts"
-	}
+	p.kind, p.ffn = Architecture(question.Model)
 	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
 		return p, &mismatch{Impossible, err}
 	}
@@ -315,8 +312,9 @@ func byConfig(a, b *Config) int {
 	)
 }
 
-// mixing is what sets the layers of a model apart that mix tokens: recurrences, sparse, latent or windowed attention, else attention.
-func mixing(m *models.Model) string {
+// Architecture is what sets the layers of a model apart, as Row has it: those that mix tokens (recurrences, sparse, latent or windowed
+// attention, else attention), and the feed-forward layers.
+func Architecture(m *models.Model) (kind, ffn string) {
 	kinds := []string{"attention", "windows", "latent", "sparse", "hybrid"}
 	most := 0
 	for _, b := range m.Blocks() {
@@ -333,5 +331,8 @@ func mixing(m *models.Model) string {
 			most = max(most, 1)
 		}
 	}
-	return kinds[most]
+	if m.HasExperts() {
+		return kinds[most], "experts"
+	}
+	return kinds[most], "dense"
 }

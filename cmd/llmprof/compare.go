@@ -63,7 +63,7 @@ func (a *app) compare() *cobra.Command {
 		f.StringVar(&failOver, "fail-over", "", "compare results of processes, and fail where one rose by more than this `percent`")
 		f.IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
 	})
-	cli.Rare(cmd, "color")
+	cli.Rare(cmd, "color", "fit")
 	return cmd
 }
 

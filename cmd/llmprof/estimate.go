@@ -65,7 +65,7 @@ func (a *app) estimate() *cobra.Command {
 	q.flags(cmd)
 	q.loads(cmd)
 	bind(cmd, cli.Hardware, q, settings.Experts)
-	cli.Rare(cmd, "chunk", "cached-prefix", "ep", "moe-tp", "expert-skew")
+	cli.Rare(cmd, "expert-skew")
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
@@ -174,7 +174,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	bind(cmd, cli.Engine, q, settings.Engine)
 	cli.Rare(cmd, homeFlags[1:]...)
 	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
-		"max-num-batched-tokens", "max-model-len", "enforce-eager", "max-cudagraph-capture-size",
+		"max-num-batched-tokens", "max-model-len", "chunk", "cached-prefix", "ep", "moe-tp", "enforce-eager", "max-cudagraph-capture-size",
 		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient",
 		"audio")
 }

@@ -31,17 +31,22 @@ type planOrder struct {
 func (a *app) planCommand() *cobra.Command {
 	o := &planOrder{}
 	cmd := &cobra.Command{
-		Use:   "plan MODEL",
+		Use:   "plan MODEL...",
 		Short: "Find the GPUs and settings that meet targets at least cost",
 		Long: "Search GPUs, their number, tensor, pipeline, expert and data parallelism, formats and batch for\n" +
 			"deployments of a model that meet targets of latency under a load and a budget, and rank them. Times\n" +
 			"are those of the slow end of the 90 % interval unless --expected is given. Every row names the\n" +
-			"\"llmprof estimate\" that it is from. Exits with 1, and the nearest miss, where nothing qualifies.",
+			"\"llmprof estimate\" that it is from. Several models, each with settings of its own, are one fleet\n" +
+			"of deployments. Exits with 1, and the nearest miss, where nothing qualifies.",
 		Example: "  llmprof plan qwen3-32b --in 2048 --ttft 500ms --tpot 30ms --tps 2000\n" +
 			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
-			"  llmprof plan qwen3-32b,qwen3-14b --gpus rtx-4090 --tpot 25ms --by model",
-		Args: cli.Positional("model"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+			"  llmprof plan qwen3-32b,qwen3-14b --gpus rtx-4090 --tpot 25ms --by model\n" +
+			"  llmprof plan qwen3-32b:rate=8 llama3.1-8b:rate=4,out=400 --ttft p95=1s",
+		Args: planArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return a.runFleet(cmd.Context(), cmd.Flags(), o, args)
+			}
 			o.command = commandLine(cmd)
 			return a.runPlan(cmd.Context(), o)
 		},
@@ -67,13 +72,28 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
-	q, err := o.Request(ctx, a.library())
+	p, err := a.searched(ctx, o)
 	if err != nil {
 		return err
 	}
+	if err := o.output.write(a, planForms(p, o.command)); err != nil {
+		return err
+	}
+	if len(p.Shown) == 0 {
+		return nothing(p.Result)
+	}
+	return nil
+}
+
+// searched is what a search found.
+func (a *app) searched(ctx context.Context, o *planOrder) (*view.Plan, error) {
+	q, err := o.Request(ctx, a.library())
+	if err != nil {
+		return nil, err
+	}
 	evidence, err := a.evidence(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	evidence.Weigh(q)
 	begin := time.Now()
@@ -82,7 +102,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	found, err := plan.Search(ctx, q)
 	end()
 	if err != nil {
-		return wrong(err)
+		return nil, wrong(err)
 	}
 	p := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Full: o.rejected, Evidence: evidence,
 		Took: unit.Seconds(time.Since(begin).Seconds())}
@@ -93,13 +113,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 			p.Launch = plan.Launches(best, q, best.Card.Checkpoint())
 		}
 	}
-	if err := o.output.write(a, planForms(p, o.command)); err != nil {
-		return err
-	}
-	if len(p.Shown) == 0 {
-		return nothing(found)
-	}
-	return nil
+	return p, nil
 }
 
 // planForms is a plan in its forms; one without rows has no chart.

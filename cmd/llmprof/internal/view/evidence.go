@@ -14,75 +14,122 @@ type Accuracy struct {
 	Measured  bool     `json:"measured"`                          // The constants were measured on a GPU of the kind.
 	N         int      `json:"n"`                                 // observations
 	MedianAPE *float64 `json:"median_ape" jsonschema:"minimum=0"` // median absolute error, as a share; nil of none
+	Format    int      `json:"format_n"`                          // observations with weights in the format of the row
+	Alike     int      `json:"architecture_n"`                    // observations of models with layers of the same kinds
+	Both      int      `json:"format_architecture_n"`             // observations of such models in that format
 	EngineN   int      `json:"engine_n"`                          // observations of the engine on any GPU
 	EngineAPE *float64 `json:"engine_median_ape" jsonschema:"minimum=0"`
 }
 
-// String says it in a few words.
-func (a Accuracy) String() string {
-	constants := "constants of its generation"
-	if a.Measured {
-		constants = "constants measured on it"
-	}
-	switch {
-	case a.N > 0:
-		return fmt.Sprintf("%d observations of this engine on this GPU, median error %.1f %%; %s", a.N, 100**a.MedianAPE, constants)
-	case a.EngineN > 0:
-		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE,
-			constants)
-	}
-	return "no observation of this engine; " + constants
+// Evidence is the accuracy of engines on GPUs, by the names of both; that on all GPUs together is under "".
+type Evidence map[string]map[string]*Errors
+
+// Errors are those of the predictions of an engine on a GPU, with how many there are of each format and architecture.
+type Errors struct {
+	N         int                       `json:"n"`
+	MedianAPE *float64                  `json:"median_ape"`
+	Of        map[string]map[string]int `json:"of,omitempty"` // by the format of the weights and what the layers of the model are
+	all       []float64
 }
 
-// Evidence is the accuracy of engines on GPUs, by the names of both; that on all GPUs together is under "".
-type Evidence map[string]map[string]Accuracy
+// architecture names what the layers of a model are, as validate.Architecture has them.
+func architecture(kind, ffn string) string {
+	mixing := map[string]string{"attention": "full attention", "windows": "windowed attention", "latent": "latent attention",
+		"sparse": "sparse attention", "hybrid": "recurrent layers"}[kind]
+	if ffn == "experts" {
+		return "mixtures of experts with " + mixing
+	}
+	return "dense models with " + mixing
+}
 
 // NewEvidence sums up the errors of observations of times on which no constant was fitted.
 func NewEvidence(rows []validate.Row) Evidence {
-	errors := map[string]map[string][]float64{}
+	all := Evidence{}
 	for _, x := range rows {
 		if x.Metric.Energy() || x.Fitted != "" {
 			continue
 		}
-		if errors[x.Engine] == nil {
-			errors[x.Engine] = map[string][]float64{}
+		if all[x.Engine] == nil {
+			all[x.Engine] = map[string]*Errors{"": {}}
 		}
+		if all[x.Engine][x.GPU] == nil {
+			all[x.Engine][x.GPU] = &Errors{Of: map[string]map[string]int{}}
+		}
+		of := all[x.Engine][x.GPU].Of
+		if of[x.Weights] == nil {
+			of[x.Weights] = map[string]int{}
+		}
+		of[x.Weights][architecture(x.Kind, x.FFN)]++
 		for _, gpu := range []string{x.GPU, ""} {
-			errors[x.Engine][gpu] = append(errors[x.Engine][gpu], max(x.Error, -x.Error))
+			e := all[x.Engine][gpu]
+			e.all = append(e.all, max(x.Error, -x.Error))
 		}
 	}
-	all := Evidence{}
-	for engine, of := range errors {
-		all[engine] = map[string]Accuracy{}
-		for gpu, some := range of {
-			all[engine][gpu] = Accuracy{N: len(some), MedianAPE: stats.MedianOf(some), EngineN: len(of[""]), EngineAPE: stats.MedianOf(of[""])}
+	for _, gpus := range all {
+		for _, e := range gpus {
+			e.N, e.MedianAPE = len(e.all), stats.MedianOf(e.all)
 		}
 	}
 	return all
-}
-
-// Of is the accuracy of an engine on a GPU.
-func (e Evidence) Of(engine, gpu string) Accuracy {
-	if a, ok := e[engine][gpu]; ok {
-		return a
-	}
-	a := e[engine][""]
-	a.N, a.MedianAPE = 0, nil
-	return a
 }
 
 // Weigh tells the cards of a search how many observations there are of each.
 func (e Evidence) Weigh(q *plan.Request) {
 	for i := range q.Cards {
 		if c := &q.Cards[i]; c.Machine != nil {
-			c.Observed = e.Of(c.Machine.Engine.Profile().Name, c.GPU.Key).N
+			c.Observed = map[string]int{}
+			if on := e[c.Machine.Engine.Profile().Name][c.GPU.Key]; on != nil {
+				for format, models := range on.Of {
+					for _, n := range models {
+						c.Observed[format] += n
+					}
+				}
+			}
 		}
 	}
 }
 
 // accuracy is that of the engine of a row on its GPU.
 func (p *Plan) accuracy(r *plan.Row) Accuracy {
-	a := p.Evidence.Of(r.Engine(), r.Card.GPU.Key)
-	a.Measured = r.Card.Machine.Cal.Measured
+	a := Accuracy{Measured: r.Card.Machine.Cal.Measured}
+	gpus := p.Evidence[r.Engine()]
+	if any := gpus[""]; any != nil {
+		a.EngineN, a.EngineAPE = any.N, any.MedianAPE
+	}
+	on := gpus[r.Card.GPU.Key]
+	if on == nil {
+		return a
+	}
+	a.N, a.MedianAPE = on.N, on.MedianAPE
+	kind := architecture(validate.Architecture(r.Card.Model))
+	for format, models := range on.Of {
+		for of, n := range models {
+			if format == r.Scheme {
+				a.Format += n
+			}
+			if of == kind {
+				a.Alike += n
+			}
+		}
+	}
+	a.Both = on.Of[r.Scheme][kind]
 	return a
+}
+
+// rests says in a few words what a row rests on.
+func (p *Plan) rests(r *plan.Row) string {
+	constants := "constants of its generation"
+	a := p.accuracy(r)
+	if a.Measured {
+		constants = "constants measured on it"
+	}
+	switch {
+	case a.N > 0:
+		return fmt.Sprintf("%d observations on it (median error %.1f %%), %d in %s, %d of %s, %d of both; %s",
+			a.N, 100**a.MedianAPE, a.Format, r.Scheme, a.Alike, architecture(validate.Architecture(r.Card.Model)), a.Both, constants)
+	case a.EngineN > 0:
+		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE,
+			constants)
+	}
+	return "no observation of this engine; " + constants
 }

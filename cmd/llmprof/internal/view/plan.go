@@ -241,9 +241,11 @@ func (p *Plan) choice(f *render.Fields) {
 	}
 	f.Add("Risk", p.risk(r)...)
 	if s := p.simpler(); s != nil {
-		f.Add("Simpler", p.deployment(s)+": without replicas that only prefill (--aggregated)")
+		f.Add("Simpler", p.deployment(s)+"; without replicas that only prefill (--aggregated)")
 	}
-	f.Add("Same by", "llmprof "+p.Same(r))
+	if p.Full || len(p.Launch) > 0 {
+		f.Add("Same by", "llmprof "+p.Same(r))
+	}
 	if len(p.Checks) > 0 {
 		f.Add("Check by", p.Checks...)
 	}
@@ -251,18 +253,14 @@ func (p *Plan) choice(f *render.Fields) {
 
 // deployment names a row, with what it costs and by whose price.
 func (p *Plan) deployment(r *plan.Row) string {
-	text := fmt.Sprintf("%d × %s, %s, %s", r.GPUs, r.Card.GPU.Key, Split(r), r.Scheme)
-	if r.Formats.KV.Bits() < 16 {
-		text += fmt.Sprintf(", KV cache %v", r.Formats.KV)
-	}
+	text := fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key)
 	if o := r.Card.Offer(r.GPUs); o != nil {
 		source, _, _ := strings.Cut(o.Source, ", read by ")
-		nodes := ""
+		nodes := "each"
 		if o.Node > 1 {
-			nodes = fmt.Sprintf(" in nodes of %d", o.Node)
+			nodes = fmt.Sprintf("a GPU, in nodes of %d", o.Node)
 		}
-		text += fmt.Sprintf(": $%.2f/h, $%.0f a month; $%.2f a GPU%s (%s)", float64(r.PerHour), float64(r.PerMonth()), float64(o.Hour), nodes,
-			source)
+		text += fmt.Sprintf(", $%.0f/month, $%.2f %s: %s", float64(r.PerMonth()), float64(o.Hour), nodes, source)
 	}
 	return text
 }
@@ -281,7 +279,7 @@ func (p *Plan) simulated(s *plan.Simulated) string {
 		parts = append(parts, fmt.Sprintf("%v %s ms", of, strings.Join(values, "/")))
 	}
 	_, spread := s.Of(&plan.Target{Of: plan.TTFT, At: 0.99})
-	return fmt.Sprintf("%s at p50/p95/p99 of %d requests, ±%.0f %% by the seed", strings.Join(parts, ", "), s.Requests, 100*spread)
+	return fmt.Sprintf("%s (p50/p95/p99 of %d requests, ±%.0f %% by seed)", strings.Join(parts, ", "), s.Requests, 100*spread)
 }
 
 // headroom is what a row does under more load than comes.
@@ -309,19 +307,19 @@ func short(t unit.Seconds) string { return unit.Seconds(plan.Digits(float64(t), 
 // risk is how sure the choice is: the interval, what would change the choice, and what it rests on.
 func (p *Plan) risk(r *plan.Row) []string {
 	e := &r.Estimate.E2E
-	text := fmt.Sprintf("times up to %.0f %% over the expected", 100*(float64(e.High/e.Expected)-1))
+	text := fmt.Sprintf("times may be %.0f %% over the expected", 100*(float64(e.High/e.Expected)-1))
 	if !p.Request.Expected {
-		text += ", with which targets hold"
+		text = fmt.Sprintf("targets hold with times %.0f %% over the expected", 100*(float64(e.High/e.Expected)-1))
 	}
 	switch {
 	case r.Slack >= 1.995:
 		text += ", and with twice these"
 	case r.Slack > 1 && len(p.Shown) > 1:
-		text += fmt.Sprintf("; if %.0f %% longer still, %d × %s wins", 100*(r.Slack-1), p.Shown[1].GPUs, p.Shown[1].Card.GPU.Key)
+		text += fmt.Sprintf("; %.0f %% more, and %d × %s wins", 100*(r.Slack-1), p.Shown[1].GPUs, p.Shown[1].Card.GPU.Key)
 	case r.Slack > 1:
-		text += fmt.Sprintf("; if %.0f %% longer still, it fails", 100*(r.Slack-1))
+		text += fmt.Sprintf("; %.0f %% more, and it fails", 100*(r.Slack-1))
 	}
-	lines := []string{text, p.accuracy(r).String()}
+	lines := []string{text, p.rests(r)}
 	if why := r.Card.Machine.Engine.Profile().Unmeasured; why != "" {
 		lines = append(lines, why)
 	}

@@ -201,7 +201,7 @@ func (p *Plan) Sheet() (*plots.Figure, error) {
 	}
 	var words render.Fields
 	p.choice(&words)
-	var notes []string
+	notes := []string{p.Shown[0].String() + "."}
 	for _, x := range words.Rows {
 		notes = append(notes, x.Name+": "+strings.Join(x.Lines, " ")+".")
 	}

@@ -16,6 +16,7 @@ func Forms() schema.Forms {
 	return schema.Forms{
 		EstimateSchema:             {EstimateDocument{}},
 		PlanSchema:                 {PlanDocument{}},
+		FleetSchema:                {FleetDocument{}},
 		SimulationSchema:           {SimulationDocument{}},
 		CompareSchema:              {CompareDocument{}},
 		RegressionSchema:           {RegressionDocument{}},
