@@ -223,11 +223,17 @@ func ParsePlacement(text string) (p Placement, threads int, err error) {
 	return p, threads, err
 }
 
-// fits reports whether both memories have room. The margin of the GPU stays free, and so does a part of the host's memory for the system.
-func (p *Placed) fits(margin unit.Bytes) bool {
+// onGPU reports whether the GPU has room, with a margin that stays free.
+func (p *Placed) onGPU(margin unit.Bytes) bool {
+	m := &p.Estimate.Memory
+	return m.Total+margin <= m.Usable
+}
+
+// inHost reports whether the host has room beside what the system takes.
+func (p *Placed) inHost() bool {
 	const system = unit.Bytes(2e9)
 	m := &p.Estimate.Memory
-	return m.Total+margin <= m.Usable && m.HostWeights+m.HostKV+system <= p.Case.Machine.GPU.Host.RAM
+	return m.HostWeights+m.HostKV+system <= p.Case.Machine.GPU.Host.RAM
 }
 
 // steps are the sizes of a pass among which a placement is looked for. A larger one copies the same weights for more tokens, and takes
@@ -261,7 +267,7 @@ func OwnFit(c *analytic.Case) (*Placed, error) {
 	return fullest(c, Placement{Pageable: true}, fitMargin)
 }
 
-// fullest is the placement that leaves least on the host; nil if none fits.
+// fullest is the placement that leaves least on the host; nil if neither memory has room for its part.
 func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (*Placed, error) {
 	layers := c.Model.NumLayers()
 	try := func(p Placement) (*Placed, bool, error) {
@@ -269,7 +275,7 @@ func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (*Placed, erro
 		if err != nil {
 			return nil, false, err
 		}
-		return placed, placed.fits(margin), nil
+		return placed, placed.onGPU(margin), nil
 	}
 	most := 0
 	if c.Model.HasExperts() {
@@ -296,7 +302,7 @@ func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (*Placed, erro
 	})
 }
 
-// least is the placement of the least n that fits; that of the most is known.
+// least is the placement of the least n for which the GPU has room, if the host has room for it; that of the most is known.
 func least(most int, known *Placed, try func(n int) (*Placed, bool, error)) (*Placed, error) {
 	low, high := 0, most
 	for low < high {
@@ -310,6 +316,9 @@ func least(most int, known *Placed, try func(n int) (*Placed, bool, error)) (*Pl
 		default:
 			low = n + 1
 		}
+	}
+	if !known.inHost() {
+		return nil, nil
 	}
 	return known, nil
 }
@@ -381,7 +390,7 @@ func (p *Placed) Worths(c *analytic.Case) (all []Worth) {
 	}
 	other := p.Placement
 	if other.Step = 2 * max(p.Step, ggmlStep); other.Step <= steps[len(steps)-1] {
-		if placed, err = other.At(c); err == nil && placed.fits(0) {
+		if placed, err = other.At(c); err == nil && placed.onGPU(0) && placed.inHost() {
 			add(fmt.Sprintf("--ubatch %d", other.Step), placed, nil)
 		}
 	}
