@@ -101,8 +101,16 @@ func Parse(name string) (analytic.Engine, error) {
 			return e, nil
 		}
 	}
+	if slices.Contains(ktransformers, strings.ToLower(name)) {
+		return nil, fmt.Errorf("KTransformers is not predicted: rates of its kernels for the CPU, which differ by --kt-method, are not published, " +
+			"and a part of each layer's experts runs on the GPU beside them; llama.cpp with --n-cpu-moe is what comes nearest")
+	}
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
+
+// ktransformers are names of KTransformers and of its packages. SGLang hands it the experts of a layer that --kt-num-gpu-experts leaves,
+// by a callback within the CUDA graph, and runs the others meanwhile (kt-kernel/python/experts_base.py at commit 95009ea).
+var ktransformers = []string{"ktransformers", "kt-kernel", "sglang-kt"}
 
 // options are what may end an engine's name after a +, and make it the engine with that option.
 var options = []string{deepEP, flashInferGEMM, gdnTriton, noGraphs}
