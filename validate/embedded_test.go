@@ -99,3 +99,32 @@ func TestFits(t *testing.T) {
 		t.Errorf("%d observations that nothing was fitted on, want at least 300", used[""])
 	}
 }
+
+// TestAtHome holds the medians of llama.cpp's observations that nothing was fitted on to what a user at home may rely on: 15 % of the
+// time per token, 25 % of that of prompts, by what lies in host memory.
+func TestAtHome(t *testing.T) {
+	most := map[Metric]float64{TPOT: 0.15, TTFT: 0.25}
+	held := map[string]bool{}
+	of := []Observation{}
+	for _, o := range embedded(t) {
+		if o.Engine == "llama.cpp" && most[o.Metric] > 0 {
+			of = append(of, o)
+		}
+	}
+	scored := scorer(t).Score(of)
+	for _, s := range Summarize(scored.Rows, ByHost, ByFFN) {
+		if s.Fitted || s.N < 3 {
+			continue
+		}
+		held[*s.InHost+" "+*s.FFN] = true
+		if s.MedianAPE > most[s.Metric] {
+			t.Errorf("%s, %s in host memory of models with feed-forward layers %s: median error %.1f %% of %d, want up to %.0f %%", s.Metric,
+				*s.InHost, *s.FFN, 100*s.MedianAPE, s.N, 100*most[s.Metric])
+		}
+	}
+	for _, want := range []string{"experts experts", "layers dense", "nothing experts", "nothing dense"} {
+		if !held[want] {
+			t.Errorf("nothing is scored of %s", want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package validate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"llmprof/analytic"
@@ -59,6 +60,8 @@ type prediction struct {
 	apart    bool              // prompts have steps of their own
 	ffn      string            // feed-forward layers of the model, as Row.FFN
 	kind     string            // what mixes its tokens, as Row.Kind
+
+	placement string // what of it lies in host memory, as Row.InHost
 }
 
 // A Reason is why an observation is not scored.
@@ -136,6 +139,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 		return p, &mismatch{Impossible, err}
 	}
 	p.kind, p.ffn = Architecture(question.Model)
+	p.placement = placement(question.Offload)
 	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
 		return p, &mismatch{Impossible, err}
 	}
@@ -158,6 +162,17 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 		}
 	}
 	return p, nil
+}
+
+// placement is what lies in host memory, as Row.InHost.
+func placement(off *operator.Offload) string {
+	switch {
+	case off == nil:
+		return "nothing"
+	case slices.Contains(off.Kinds, operator.WholeLayer):
+		return "layers"
+	}
+	return "experts"
 }
 
 // holds tells what was run at once from what an engine must have run in parts. In

@@ -20,6 +20,7 @@ type Row struct {
 	Fitted          string  // the constant that was fitted on it; empty if none was
 	Kind            string  // what mixes tokens: "attention", "windows", "latent", "sparse" or "hybrid"
 	FFN             string  // feed-forward layers of the model: "dense", or "experts" of a mixture
+	InHost          string  // what of the model lies in the memory of the host: "nothing", "experts" or "layers"
 	FasterThanFloor bool
 }
 
@@ -125,7 +126,7 @@ func (s *Scorer) row(o *Observation) (r Row, err error) {
 	named.Config = s.Canonical(o.Config)
 	return Row{
 		Observation: named, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
-		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FFN: p.ffn, Kind: p.kind,
+		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FFN: p.ffn, Kind: p.kind, InHost: p.placement,
 		FasterThanFloor: span.floor != nil && o.Value < *span.floor,
 	}, nil
 }

@@ -19,8 +19,9 @@ const (
 	ByGPU    Dimension = "gpu"
 	ByTP     Dimension = "tp"
 	ByModel  Dimension = "model"
-	ByFFN    Dimension = "ffn"  // tells models with dense feed-forward layers from mixtures of experts
-	ByKind   Dimension = "kind" // tells attention to all keys, windows, latent and sparse attention, and recurrences apart
+	ByFFN    Dimension = "ffn"       // tells models with dense feed-forward layers from mixtures of experts
+	ByKind   Dimension = "kind"      // tells attention to all keys, windows, latent and sparse attention, and recurrences apart
+	ByHost   Dimension = "placement" // tells models of which experts or layers lie in host memory from those whole on the GPU
 	ByBatch  Dimension = "batch"
 	ByServer Dimension = "release" // tells releases of an engine apart, those of its constants together
 	BySource Dimension = "source"
@@ -28,7 +29,7 @@ const (
 
 // dimensions lists them.
 func dimensions() []Dimension {
-	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByFFN, ByKind, ByBatch, ByServer, BySource}
+	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByFFN, ByKind, ByHost, ByBatch, ByServer, BySource}
 }
 
 // ParseDimension finds a dimension by name.
@@ -47,6 +48,8 @@ type Group struct {
 	FFN *string `json:"ffn" jsonschema:"enum=dense,enum=experts"`
 	// what mixes tokens in the models: attention to all keys alone, or windows, latent vectors, chosen keys, recurrences
 	Kind *string `json:"kind" jsonschema:"enum=attention,enum=windows,enum=latent,enum=sparse,enum=hybrid"`
+	// what lies in host memory of models that are not whole on the GPU
+	InHost *string `json:"placement" jsonschema:"enum=nothing,enum=experts,enum=layers"`
 	// release of the engine; timed: that of its constants
 	Server *string `json:"release"`
 	Batch  *int    `json:"batch" jsonschema:"minimum=1"` // sequences together
@@ -107,7 +110,7 @@ func (g *Group) order(other *Group) int {
 		slices.Index(metrics(), g.Metric)-slices.Index(metrics(), other.Metric), fitted(g)-fitted(other),
 		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine),
 		compare(g.Server, other.Server), compare(g.TP, other.TP), compare(g.Model, other.Model), compare(g.Kind, other.Kind),
-		compare(g.FFN, other.FFN), compare(g.Batch, other.Batch),
+		compare(g.FFN, other.FFN), compare(g.InHost, other.InHost), compare(g.Batch, other.Batch),
 	)
 }
 
@@ -141,6 +144,8 @@ func dimension(r *Row, d Dimension) string {
 		return r.FFN
 	case ByKind:
 		return r.Kind
+	case ByHost:
+		return r.InHost
 	case ByBatch:
 		return fmt.Sprint(r.Batch)
 	case ByServer:
@@ -166,6 +171,8 @@ func groupOf(r *Row, by []Dimension) Group {
 			g.FFN = &text
 		case ByKind:
 			g.Kind = &text
+		case ByHost:
+			g.InHost = &text
 		case ByServer:
 			g.Server = &text
 		case ByBatch:

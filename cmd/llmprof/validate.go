@@ -82,7 +82,7 @@ func (v *comparison) chosenFlags(f *pflag.FlagSet) {
 	f.BoolVar(&v.pool, "pool", false, "compare with the median of each configuration")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a median error is over this `percent`")
-	settings.Words(f, "by", "engine", "gpu", "tp", "model", "ffn", "kind", "batch", "release", "source")
+	settings.Words(f, "by", "engine", "gpu", "tp", "model", "ffn", "kind", "placement", "batch", "release", "source")
 }
 
 func (v *comparison) outputFlags(cmd *cobra.Command) {

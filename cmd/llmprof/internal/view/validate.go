@@ -119,6 +119,8 @@ func groupCell(s *validate.Summary, d validate.Dimension) any {
 		return Cell(s.FFN)
 	case validate.ByKind:
 		return Cell(s.Kind)
+	case validate.ByHost:
+		return Cell(s.InHost)
 	case validate.ByServer:
 		return Cell(s.Server)
 	case validate.ByBatch:
