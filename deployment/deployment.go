@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,16 @@ type Deployment struct {
 
 // Resolve reads what a request names and makes its case.
 func (l *Library) Resolve(ctx context.Context, q *Request) (*Deployment, error) {
+	bare, err := l.Bare(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	d := *bare
+	return &d, d.place()
+}
+
+// Bare is Resolve for a deployment of which Spread makes others: nothing of it was put into the memory of the host.
+func (l *Library) Bare(ctx context.Context, q *Request) (*Deployment, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
@@ -61,9 +72,8 @@ func (l *Library) Resolve(ctx context.Context, q *Request) (*Deployment, error) 
 	if d.Machine, err = d.machine(d.GPU); err != nil {
 		return nil, err
 	}
-	bare := *d
-	d.bare = &bare
-	return d, d.place()
+	d.known, d.bare = slices.Clip(d.known), d
+	return d, nil
 }
 
 // settle makes the case once model and GPU are known, and finds the engine that runs it.

@@ -113,7 +113,7 @@ func (d *Deployment) place() error {
 	if q.AllExperts {
 		p.Experts = d.Model.NumLayers()
 	}
-	base := d.Case
+	base := d.served()
 	var placed *engine.Placed
 	var err error
 	if q.Fit || q.placed() == "" && q.Pass == nil && d.overflows() { // a host that is only described holds what the GPU has no room for
@@ -151,15 +151,26 @@ func (d *Deployment) readFromHost() (err error) {
 
 // overflows reports whether llama.cpp would leave a part of the model in host memory though nothing says so, as its own --fit does.
 func (d *Deployment) overflows() bool {
-	if d.Parallel.GPUs() > d.Parallel.PP || !engine.LeavesWeights(d.runs) || d.GPU.Integrated || d.Request.Loaded() {
+	if d.Parallel.GPUs() > d.Parallel.PP || !engine.LeavesWeights(d.runs) || d.GPU.Integrated {
 		return false
 	}
-	p, err := analytic.NewPredictor(&d.Case)
+	c := d.served()
+	p, err := analytic.NewPredictor(&c)
 	if err != nil {
 		return false
 	}
-	m := p.Memory(&d.Workload)
+	m := p.Memory(&c.Workload)
 	return !m.Fits()
+}
+
+// served is the case with as many sequences as a server divides its cache among, where one is asked for that does so.
+func (d *Deployment) served() analytic.Case {
+	c := d.Case
+	if rules, err := engine.SchedulerOf(d.runs.Profile().Engine(), d.runs, d.GPU); err == nil && d.Request.Loaded() &&
+		rules.Admission == engine.ForSlot {
+		c.Workload.Batch = max(c.Workload.Batch, or(d.Request.MaxSeqs, rules.MaxSeqs))
+	}
+	return c
 }
 
 // fitsAtHome reports whether the usual host of the GPU has room for what the GPU has none for, where no engine is named.
@@ -189,7 +200,7 @@ func (d *Deployment) fitsAtHome() bool {
 // fitted puts what the GPU has no room for into the memory of its usual host; nothing where that has no room either.
 func (d *Deployment) fitted() error {
 	host := hardware.UsualHost(d.GPU)
-	base := d.Case
+	base := d.served()
 	var err error
 	if base.Machine, err = d.machine(d.GPU.On(&host)); err != nil {
 		return err
@@ -205,19 +216,21 @@ func (d *Deployment) fitted() error {
 	return nil
 }
 
-// live takes a placement of a case.
+// live takes a placement of a case, whose workload may have more sequences than the deployment's.
 func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 	host, m, w := &base.Machine.GPU.Host, &p.Estimate.Memory, &base.Workload
 	h := &Home{
 		Host: host.Name, Bandwidth: host.Bandwidth(), RAM: host.RAM, Weights: m.HostWeights, KV: m.HostKV,
 		Command: fmt.Sprintf("llama-server --model FILE.gguf %s --ctx-size %d --parallel %d", p.Flags(), w.Context()*w.Batch, w.Batch),
 	}
-	if own, err := engine.OwnFit(base); err == nil && own != nil {
-		rates := RatesOf(own.Flags(), &own.Estimate, w.Batch)
+	asked := *base
+	asked.Workload = d.Workload
+	if own, err := engine.OwnFit(&asked); err == nil && own != nil {
+		rates := RatesOf(own.Flags(), &own.Estimate, d.Workload.Batch)
 		h.Own = &rates
 	}
-	for _, x := range p.Worths(base) {
-		h.Worth = append(h.Worth, RatesOf(x.Name, &x.Estimate, w.Batch))
+	for _, x := range p.Worths(&asked) {
+		h.Worth = append(h.Worth, RatesOf(x.Name, &x.Estimate, d.Workload.Batch))
 	}
 	switch {
 	case d.Parallel.TP > 1:
@@ -226,4 +239,5 @@ func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 		h.Command += " --split-mode layer"
 	}
 	d.Case, d.Home, d.Placement = p.Case, h, &p.Placement
+	d.Workload = asked.Workload
 }

@@ -30,7 +30,7 @@ func (l *Library) Serve(ctx context.Context, q *Request) (*Deployment, error) {
 // which nothing is read again.
 func (d *Deployment) Spread(q *Request) (*Deployment, error) {
 	own := *d.bare
-	own.Request, own.bare, own.known = q, d.bare, slices.Clip(own.known)
+	own.Request = q
 	own.size()
 	own.Workload.PromptLen += d.MediaTokens
 	if err := engine.Splits(own.runs, own.Model, &own.Scheme, &own.Parallel); err != nil {
@@ -127,6 +127,10 @@ func (d *Deployment) rules() (engine.Scheduler, error) {
 				strings.Join(names, ", "))
 		}
 		return r, err
+	}
+	if d.Placement != nil && d.Placement.Step > 0 { // as many tokens are computed at once
+		r.Pass = d.Placement.Step
+		r.Budget = max(r.Budget, r.Pass)
 	}
 	r.Budget, r.MaxSeqs, r.Block = or(q.Budget, r.Budget), or(q.MaxSeqs, r.MaxSeqs), or(q.BlockSize, r.Block)
 	r.Watermark = or(q.Watermark, r.Watermark)

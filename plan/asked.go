@@ -37,13 +37,15 @@ type Asked struct {
 	Headroom    *float64             `json:"headroom" default:"1" help:"plan for so many <times> the load, as 1.5"`
 	HitRate     *float64             `json:"prefix_hit_rate" default:"0" help:"="`
 	Budget      *unit.DollarsPerHour `json:"budget" help:"most <dollars> an hour"`
-	MaxGPUs     *int                 `json:"max_gpus" default:"0" help:"most <GPUs> (default 64)"`
+	MaxGPUs     *int                 `json:"max_gpus" default:"0" help:"most <GPUs> (default 64; of {class} consumer 2 without a load)"`
 	GPUs        []string             `json:"gpus" help:"<GPUs> to try (default: all)"`
 	Prices      []string             `json:"price" help:"<dollars> an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)"`
 	PriceFile   string               `json:"prices" help:"CSV <FILE> of prices: gpu,usd_per_hour; SkyPilot's and gpuhunt's too"`
 	Term        string               `json:"term" help:"<term> of the prices of {prices}, as spot (default: any but spot)"`
 	Class       string               `json:"class" words:"datacenter,workstation,consumer,edge" help:"<class> of the GPUs to try: %s"`
-	Engines     []string             `json:"engines" default:"vllm" help:"<engines> to try"`
+	Host        string               `json:"host" help:"="`
+	RAM         *unit.Bytes          `json:"ram" help:"="`
+	Engines     []string             `json:"engines" default:"vllm" help:"<engines> to try; of {class} consumer llama.cpp too"`
 	Weights     []string             `json:"weights" help:"<schemes> of weights to try beside the checkpoint's (default: published ones)"`
 	Floor       string               `json:"quality_floor" default:"fp8" help:"least <format> of weights and cache, as bf16, fp8 or int4"`
 	Budgets     []int                `json:"max_num_batched_tokens" default:"512,1024,2048,4096,8192,16384" help:"most <tokens> of a step to try beside the scheduler's"`
@@ -73,6 +75,12 @@ func or[T any](given *T, otherwise T) T {
 	return otherwise
 }
 
+// On a desk are one or two cards of the class consumer, in a host whose memory has room for what they have none for.
+const (
+	consumer = "consumer"
+	deskGPUs = 2
+)
+
 // Request resolves what is asked, by what the library knows.
 func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Request, err error) {
 	if len(o.Models) == 0 || slices.Contains(o.Models, "") {
@@ -98,6 +106,9 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 		if q.Drafts = o.Drafts; q.Drafts == nil {
 			q.Drafts = []int{1, 2, 3}
 		}
+	}
+	if o.MaxGPUs == nil && o.Class == consumer && !q.Load.Given() {
+		q.MaxGPUs = deskGPUs
 	}
 	q.By = Cost
 	if o.By != "" {
@@ -254,18 +265,18 @@ func (o *Asked) together() error {
 
 // cards are the GPUs and engines to try, with their prices, constants and formats.
 func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card, err error) {
-	weights, engines := o.Weights, o.Engines
-	if weights == nil {
-		weights = DefaultWeights()
-	}
+	engines := o.Engines
 	if engines == nil {
 		engines = engine.Names()[:1]
+		if o.Class == consumer {
+			engines = append(engines, engine.AtHome().Profile().Name)
+		}
 	}
 	floor, err := unit.ParseFormat(cmp.Or(o.Floor, "fp8"))
 	if err != nil {
 		return nil, unit.Errorf("{quality_floor}: %w", err)
 	}
-	for _, name := range weights {
+	for _, name := range o.Weights {
 		if _, err := models.ParseScheme(name); err != nil && !models.IsMix(name) {
 			return nil, unit.Errorf("{weights}: %w", err)
 		}
@@ -288,6 +299,10 @@ func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card,
 	for _, name := range engines {
 		if _, err := engine.Parse(name); err != nil {
 			return nil, unit.Errorf("{engines}: %w", err)
+		}
+		weights := o.Weights
+		if weights == nil {
+			weights = DefaultWeights(name)
 		}
 		for i := range gpus {
 			one, err := o.card(from, &gpus[i], name, constants.Serves(gpus[i].Key))
@@ -313,6 +328,9 @@ func (o *Asked) card(from *deployment.Library, g *hardware.GPU, by string, const
 		GPU: g.Key, Engine: by, P2P: o.P2P, NoP2P: o.NoP2P, NVLink: o.NVLink, Offline: o.Offline, Hardware: o.Hardware,
 		Media: deployment.Media{Images: o.Images, Audio: o.Audio},
 	}}
+	if e, err := engine.Parse(by); err == nil && engine.LeavesWeights(e) { // no other has a use for a host's memory
+		c.Request.Host, c.RAM = o.Host, o.RAM
+	}
 	if constants { // else the file is of another GPU
 		c.Calibration = o.Calibration
 	}

@@ -37,7 +37,7 @@ func BenchmarkLoads(b *testing.B) {
 			}
 			q := request(b, x.model, gpus...)
 			for i := range q.Cards {
-				q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, DefaultWeights(), 8)
+				q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, DefaultWeights("vllm"), 8)
 			}
 			x.set(q)
 			q.Top, q.PerGPU = 10, 1

@@ -51,7 +51,7 @@ func (s *search) estimate(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		base := s.card.Request
 		base.Weights, base.KV = f.Weights, f.cache(s.card.Model)
-		d, err := s.q.From.Resolve(ctx, &base)
+		d, err := s.q.From.Bare(ctx, &base)
 		if err != nil {
 			s.missed(Miss{unit.Text(err, flagOf), infinite, nil})
 			continue
@@ -77,6 +77,9 @@ func (s *search) split(d *deployment.Deployment, f Formats, split Split) {
 		}
 		c.Batch = parts
 		q := c.Request(s.q)
+		if s.continuous() {
+			q.Rate, q.Concurrency = s.q.load()
+		}
 		var err error
 		if c.deployed, err = d.Spread(&q); err == nil {
 			_, err = c.deployed.Predictor()

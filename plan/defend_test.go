@@ -17,7 +17,7 @@ func asked(t *testing.T, random *rand.Rand) *Request {
 	model := []string{"llama3.1-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-8b", "qwen3-14b"}[random.IntN(5)]
 	q := request(t, model, all[:2+random.IntN(3)]...)
 	for i := range q.Cards {
-		q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, DefaultWeights(), 8)
+		q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, DefaultWeights("vllm"), 8)
 	}
 	q.Prompt, q.Gen = lengths(random, float64(200+random.IntN(3000))), serving.Fixed(50+random.IntN(400))
 	q.Load = Load{Rate: 1 + 15*random.ExpFloat64()}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/unit"
@@ -35,8 +36,11 @@ func (f *Formats) cache(m *models.Model) unit.Format {
 
 // DefaultWeights are the formats of published checkpoints that are tried beside a model's own: FP8 with a scale of each block of 128 x
 // 128, as Qwen and DeepSeek publish it, FP8 with scales of channels and of tokens at run time, int8 with int8 activations, AWQ or GPTQ,
-// NVFP4, MXFP4.
-func DefaultWeights() []string {
+// NVFP4, MXFP4. An engine that reads files of llama.cpp has two of its quantizations, which most files are published in.
+func DefaultWeights(by string) []string {
+	if engine.ReadsGGUF(by) {
+		return []string{"q8_0", "q4_k_m"}
+	}
 	return []string{"fp8-block", "fp8", "w8a8", "w4a16-g128", "nvfp4", "w4a16-nvfp4", "mxfp4"}
 }
 

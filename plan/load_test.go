@@ -105,7 +105,7 @@ func TestPublishedFormats(t *testing.T) {
 	of := func(model, gpu string) string {
 		c := card(t, model, gpu, "vllm")
 		names := ""
-		for _, f := range DefaultFormats(c.Model, c.GPU, DefaultWeights(), 4) {
+		for _, f := range DefaultFormats(c.Model, c.GPU, DefaultWeights("vllm"), 4) {
 			names += f.Weights + " "
 		}
 		return names

@@ -150,6 +150,14 @@ type Card struct {
 	Observed           map[string]int // observations of the engine on the GPU that nothing was fitted on, by the scheme of the weights
 }
 
+// A kind is what cards of several engines have in common.
+type kind struct {
+	gpu   *hardware.GPU
+	model *models.Model
+}
+
+func (c *Card) kind() kind { return kind{c.GPU, c.Model} }
+
 // Price is what one of so many GPUs costs; 0 where no price is known. Nodes are rented as a whole.
 func (c *Card) Price(gpus int) unit.DollarsPerHour {
 	if o := c.Offer(gpus); o != nil {

@@ -11,7 +11,6 @@ import (
 	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/internal/printable"
-	"llmprof/models"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -119,12 +118,36 @@ func (r *Row) Extras() (s string) {
 	if r.Drafts > 0 {
 		s += fmt.Sprintf(" drafts %d", r.Drafts)
 	}
+	switch {
+	case !r.inHost():
+	case r.Placement.Layers != nil:
+		s += fmt.Sprintf(" ngl %d", *r.Placement.Layers)
+	default:
+		s += fmt.Sprintf(" n-cpu-moe %d", r.Placement.Experts)
+	}
 	return s
+}
+
+// inHost reports whether a part of the model lies in the memory of the host.
+func (r *Row) inHost() bool {
+	return r.Placement != nil && (r.Placement.Experts > 0 || r.Placement.Layers != nil)
 }
 
 // extras counts the settings that differ from those that a server starts with.
 func (r *Row) extras() int {
 	return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Limit, 1) + min(r.Drafts, 1)
+}
+
+// HostAssumed says which host the first of some rows is taken to be in that leaves a part of the model there, where nothing said it.
+func HostAssumed(rows []Row) (all []unit.Warning) {
+	i := slices.IndexFunc(rows, func(r Row) bool { return r.inHost() && r.Card.Host == "" })
+	if i < 0 {
+		return nil
+	}
+	g := rows[i].Card.GPU
+	host := hardware.UsualHost(g)
+	return []unit.Warning{unit.Warn("host_assumed", "Rows with n-cpu-moe or ngl leave a part of the model in the memory of the host, which for "+
+		"%s is taken to be that of a %s: {host} and {ram} say otherwise.", g.Key, host.Name)}
 }
 
 // layout is the replicas of a row.
@@ -180,20 +203,24 @@ func (r *Row) Same(q *Request) *deployment.Request {
 		price := r.Card.Price(r.GPUs)
 		d.Price = &price
 	}
-	rate, clients := deployment.Rate(q.rate()), q.clients()
-	switch {
-	case !r.loaded():
-		d.Batch = &r.Batch
-		if q.HitRate > 0 {
-			cached := int(q.HitRate * q.Prompt.MeanLength())
-			d.HitRate, d.CachedPrefix = nil, &cached
-		}
-	case clients > 0:
-		d.Concurrency = &clients
-	default:
-		d.Rate = &rate
+	if r.loaded() {
+		d.Rate, d.Concurrency = q.load()
+		return &d
+	}
+	d.Batch = &r.Batch
+	if q.HitRate > 0 {
+		cached := int(q.HitRate * q.Prompt.MeanLength())
+		d.HitRate, d.CachedPrefix = nil, &cached
 	}
 	return &d
+}
+
+// load is the rate of requests, or the clients.
+func (q *Request) load() (*deployment.Rate, *int) {
+	if clients := q.clients(); clients > 0 {
+		return nil, &clients
+	}
+	return new(deployment.Rate(q.rate())), nil
 }
 
 // tokens are one length of all requests, or those that are drawn.
@@ -262,14 +289,10 @@ func (q *Request) compare(a, b *Row) int {
 
 // Shown are the best of ranked rows, at most top of them and perGPU of a model on a GPU; 0 is no limit.
 func Shown(rows []Row, top, perGPU int) (all []Row) {
-	type kind struct {
-		gpu   *hardware.GPU
-		model *models.Model
-	}
 	of := map[kind]int{}
 	for i := range rows {
 		r := &rows[i]
-		k := kind{r.Card.GPU, r.Card.Model}
+		k := r.Card.kind()
 		if of[k]++; perGPU > 0 && of[k] > perGPU {
 			continue
 		}

@@ -160,14 +160,21 @@ func (h *hunt) progress() {
 
 // gather is the result once rows are final.
 func (h *hunt) gather() *Result {
-	r := &Result{Rows: h.rows()}
+	r, answered := &Result{Rows: h.rows()}, map[kind]bool{}
 	for _, s := range h.cards {
 		r.Searched += s.searched
-		if len(s.rows) == 0 {
+		if len(s.rows) > 0 {
+			answered[s.card.kind()] = true
+		} else {
 			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss, s.unpriced()})
 		}
 	}
 	slices.SortStableFunc(r.Rejected, func(a, b Rejected) int { return cmp.Compare(a.Miss.By, b.Miss.By) })
+	r.Rejected = slices.DeleteFunc(r.Rejected, func(x Rejected) bool { // by one of several engines
+		again := answered[x.Card.kind()]
+		answered[x.Card.kind()] = true
+		return again
+	})
 	return r
 }
 

@@ -101,7 +101,8 @@ func (s *Server) room() *room {
 	if r.each <= 0 { // there is a state alone
 		r.each = state
 	}
-	left := p.CacheMemory(s.Scheduler.Budget, min(s.Scheduler.MaxSeqs, s.Scheduler.Budget)) - draft
+	pass := cmp.Or(s.Scheduler.Pass, s.Scheduler.Budget) // what buffers are as large as
+	left := p.CacheMemory(pass, min(s.Scheduler.MaxSeqs, pass)) - draft
 	r.blocks = int(min(max(math.Floor(float64(left)/float64(r.each)), 0), math.MaxInt32))
 	if s.CacheTokens > 0 {
 		r.blocks = s.CacheTokens / block

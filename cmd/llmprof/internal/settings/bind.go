@@ -213,6 +213,10 @@ func (v *value) String() string {
 	switch x := own.Interface().(type) {
 	case unit.Hertz:
 		return number(float64(x / megahertz))
+	case unit.Bytes:
+		return number(float64(x)/1e9) + "GB"
+	case unit.BytesPerSec:
+		return number(float64(x)/1e9) + "GB/s"
 	case serving.Lengths:
 		return x.String()
 	case unit.Format:

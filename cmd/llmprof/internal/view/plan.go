@@ -29,7 +29,7 @@ type Plan struct {
 // Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
 func (p *Plan) Page() *render.Document {
 	d := &render.Document{Title: p.title()}
-	d.Blocks = append(d.Blocks, p.rows(), render.Notes{Title: "Warnings", Items: Texts(p.Request.Warnings(len(p.Shown)))}, p.summary())
+	d.Blocks = append(d.Blocks, p.rows(), render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
 	if p.Full && len(p.Result.Rejected) > 0 {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
@@ -92,6 +92,20 @@ func (p *Plan) models() (all []string) {
 	return all
 }
 
+// warnings are what has to be known before the rows are trusted.
+func (p *Plan) warnings() []unit.Warning {
+	return append(p.Request.Warnings(len(p.Shown)), plan.HostAssumed(p.Shown)...)
+}
+
+// engines is how many engines the rows that are shown have.
+func (p *Plan) engines() int {
+	all := map[string]bool{}
+	for i := range p.Shown {
+		all[p.Shown[i].Engine()] = true
+	}
+	return len(all)
+}
+
 // tails are the percentiles that were asked for.
 func (p *Plan) tails() (all []plan.Target) {
 	for _, t := range p.Request.Targets {
@@ -119,7 +133,7 @@ func (p *Plan) uncertain(i int) string {
 }
 
 func (p *Plan) rows() render.Table {
-	several, tails := len(p.models()) > 1, p.tails()
+	several, engines, tails := len(p.models()) > 1, p.engines() > 1, p.tails()
 	t := render.Table{Columns: []render.Column{
 		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true},
 		{Title: "split", Key: "split", Left: true},
@@ -134,6 +148,9 @@ func (p *Plan) rows() render.Table {
 		title := strings.Fields(x.String())
 		t.Columns = slices.Insert(t.Columns, firstTime+i, render.Column{Title: x.String(), Unit: "ms", Fixed: true, By: 1e-3,
 			Key: strings.ToLower(strings.Join(title, "_")) + "_s"})
+	}
+	if engines {
+		t.Columns = slices.Insert(t.Columns, 3, render.Column{Title: "engine", Key: "engine", Left: true})
 	}
 	if several {
 		t.Columns = slices.Insert(t.Columns, 2, render.Column{Title: "model", Key: "model", Left: true})
@@ -152,6 +169,9 @@ func (p *Plan) rows() render.Table {
 		}
 		for j, x := range tails {
 			cells = slices.Insert(cells, firstTime+j, at(r, &x))
+		}
+		if engines {
+			cells = slices.Insert(cells, 3, any(r.Engine()))
 		}
 		if several {
 			cells = slices.Insert(cells, 2, any(r.Card.Model.Name))

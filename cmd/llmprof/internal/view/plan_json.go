@@ -188,7 +188,7 @@ func (p *Plan) Document() *PlanDocument {
 	if q.Expected {
 		j.Asked.At = "expected"
 	}
-	warned := q.Warnings(len(p.Shown))
+	warned := p.warnings()
 	j.Warnings, j.Coded = Texts(warned), coded(warned)
 	for i := range p.Shown {
 		j.Rows = append(j.Rows, p.row(&p.Shown[i]))

@@ -24,7 +24,7 @@ func (p *Plan) ReportPage(files bool) (*report.Page, error) {
 	r := &p.Shown[0]
 	page := &report.Page{
 		Title: fmt.Sprintf("%s: %d × %s", strings.Join(p.models(), ", "), r.GPUs, r.Card.GPU.Name), Lead: p.title(), Sheet: true,
-		Cards: p.cards(r), Warnings: Texts(p.Request.Warnings(len(p.Shown))),
+		Cards: p.cards(r), Warnings: Texts(p.warnings()),
 	}
 	sure := render.Fields{}
 	p.choice(&sure)
