@@ -48,6 +48,9 @@ var forms = []form{
 	{what: "a summary by GenAI-Perf or AIPerf", top: [][]string{{"inputconfig"}}, lacks: noLists,
 		available: "AIPerf has them in its profile_export.jsonl"},
 	{what: "a summary by LLMPerf", top: [][]string{{"resultsnumcompletedrequests"}, {"resultsnumrequestsstarted"}}, lacks: noLists},
+	{what: "a result of genai-bench", top: [][]string{{"aggregatedmetrics"}}, lacks: noTimes},
+	{what: "a report of trtllm-bench", top: [][]string{{"worldinfo", "requestinfo"}}, lacks: noLists},
+	{what: "a Benchmark Report of llm-d", top: [][]string{{"scenario", "results"}, {"scenario", "version"}}, lacks: noLists},
 	{what: "a profiler's trace of kernels", top: [][]string{{"traceevents"}}, lacks: noLists},
 
 	{name: "aiperf", what: "AIPerf's profile_export.jsonl", marks: []string{"metadata.requeststartns"},
@@ -96,6 +99,7 @@ var forms = []form{
 			"outputtoks", "generated", "output"},
 		failed: []string{"failure"}, unit: "s"},
 	{what: "individual responses of LLMPerf", marks: []string{"numberinputtokens", "numberoutputtokens"}, lacks: noTimes},
+	{what: "the result of llama-bench", marks: []string{"buildcommit", "nprompt", "ngen"}, lacks: noLists},
 	{what: "a dataset of trtllm-bench", marks: []string{"taskid", "outputtokens"}, lacks: noTimes},
 }
 

@@ -185,10 +185,10 @@ func (t *Trace) open(from *text, head []byte) error {
 // Arrivals names a trace that has when requests came, and not how long their answers took; "" for any other file.
 func Arrivals(r io.Reader) string {
 	t, err := Read(r, Options{lengths: true})
-	if err != nil || !t.form.arrivals {
+	if err != nil || !t.form.arrivals && t.form.what != "" {
 		return ""
 	}
-	return t.form.what
+	return cmp.Or(t.form.what, "a list of requests")
 }
 
 // refused says what a file lacks that is of a known form.

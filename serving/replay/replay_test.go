@@ -260,10 +260,14 @@ func TestKnownAndRefused(t *testing.T) {
 			"profile_export.json, which lacks the prompt and generated tokens",
 		`{"request_throughput":{"avg":1},"input_config":{}}`: "a summary by GenAI-Perf " +
 			"or AIPerf",
-		`{"date":"x","total_input_tokens":5,"request_throughput":1.5}`: "--save-detailed",
-		`{"input_lens":[5],"output_lens":[5]}`:                         "without start_times",
-		`{"input_lens":[5,6],"output_lens":[5,6],"start_times":[0]}`:   "1 start_times, 2 input_lens",
-		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:     "is no time",
+		`{"aggregated_metrics":{"scenario":"D(64,32)"},"individual_request_metrics":[]}`: "a result of genai-bench, which lacks the times",
+		`{"engine":{},"world_info":{"tp_size":1},"request_info":{"num_requests":1}}`:     "a report of trtllm-bench, which lacks requests",
+		`{"results":{},"run":{},"scenario":{},"version":"0.2.1"}`:                        "a Benchmark Report of llm-d, which lacks requests",
+		`{"build_commit":"x","n_prompt":512,"n_gen":0,"avg_ts":5}`:                       "the result of llama-bench, which lacks requests",
+		`{"date":"x","total_input_tokens":5,"request_throughput":1.5}`:                   "--save-detailed",
+		`{"input_lens":[5],"output_lens":[5]}`:                                           "without start_times",
+		`{"input_lens":[5,6],"output_lens":[5,6],"start_times":[0]}`:                     "1 start_times, 2 input_lens",
+		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:                       "is no time",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": NaN, \"generated\": 5}": "line 2: prompt: \"NaN\" is no " +
 			"number of tokens",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": -Infinity, \"prompt\": 5, \"generated\": 5}": "line 2: time: \"-Infinity\" " +

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -91,8 +92,8 @@ func untimed(path string) error {
 	if what == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: this is %s, which lacks measured times: want results, observations or a report of a benchmark; "+
-		"llmprof simulate --trace replays the requests", path, what)
+	return fmt.Errorf("this is %s, which lacks measured times: want results, observations or a report of a benchmark; "+
+		"llmprof simulate --trace replays the requests", what)
 }
 
 func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
@@ -104,6 +105,9 @@ func (c *Collection) result(path string, ask *Given) (all []validate.Observation
 		all, wrong := c.report(path, ask)
 		if wrong == nil || !errors.Is(wrong, ErrUnknown) {
 			return all, true, wrong
+		}
+		if data != nil && !bytes.Contains(data, []byte(`"schema"`)) {
+			err = wrong // It is no document of llmprof either.
 		}
 		return nil, false, err
 	}

@@ -192,6 +192,23 @@ func TestReportsThatLackSomethingSayWhat(t *testing.T) {
 	}
 }
 
+// TestOtherFilesSayWhatTheyAre refuses traces, which have no times of answers, and files of nothing that is known.
+func TestOtherFilesSayWhatTheyAre(t *testing.T) {
+	unknown := filepath.Join(t.TempDir(), "x.json")
+	testkit.Must(t, os.WriteFile(unknown, []byte(`[{"a": 1}]`), 0o600))
+	const traces = "../../serving/replay/testdata/"
+	for path, want := range map[string]string{
+		traces + "weka.json": "a trace of agents by Weka, which lacks measured times", unknown: "no report of a benchmark that is known",
+		traces + "plain.jsonl": "a list of requests, which lacks measured times", traces + "plain.csv": "a list of requests, which lacks",
+	} {
+		c, err := Collect([]string{path}, &Given{GPU: "h200"})
+		testkit.Must(t, err)
+		if len(c.Refused) != 1 || !strings.Contains(c.Refused[0].Err.Error(), want) {
+			t.Errorf("%s: %+v, want %q", path, c.Refused, want)
+		}
+	}
+}
+
 // Whatever a file has, it gives observations that can be, or an error.
 func FuzzReport(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*")
