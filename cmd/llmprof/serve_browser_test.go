@@ -359,8 +359,12 @@ func workerAsked(t *testing.T, request any) string {
 
 func flagsOf(args []string) map[string]string {
 	flags := map[string]string{}
-	for i := 0; i+1 < len(args); i += 2 {
-		flags[strings.TrimPrefix(args[i], "--")] = args[i+1]
+	for i := 0; i < len(args); i++ {
+		name := strings.TrimPrefix(args[i], "--")
+		if flags[name] = "true"; i+1 < len(args) && !strings.HasPrefix(args[i+1], "--") {
+			i++
+			flags[name] = args[i]
+		}
 	}
 	return flags
 }

@@ -135,3 +135,35 @@ func TestPagePlans(t *testing.T) {
 	p.agrees(t)
 	p.quiet(t)
 }
+
+// What a card has no room for is left in the memory of a host that can be chosen, by the fastest placement or by llama.cpp's options; the
+// search has rows of it that can be adopted.
+func TestPageAtHome(t *testing.T) {
+	p := browse(t, "#model=gpt-oss-120b&gpu=rtx-4090-24gb&prompt-len=512&gen-len=64", &serveOrder{})
+	p.wait(t, settled)
+	home := func(want string) {
+		p.wait(t, fmt.Sprintf(`document.querySelector("#verdict .home")?.textContent.includes(%q)`, want))
+	}
+	p.set(t, "fit", "")
+	home("--n-gpu-layers 999 --n-cpu-moe")
+	p.set(t, "host", "ryzen-9950x")
+	p.set(t, "ram", "64GB")
+	home("Ryzen 9 9950X")
+	home("Own --fit")
+	p.agrees(t)
+	p.set(t, "fit", "")
+	p.wait(t, `!document.getElementById("n-cpu-moe").disabled`)
+	p.set(t, "n-cpu-moe", "30")
+	p.set(t, "ubatch", "2048")
+	home("--n-cpu-moe 30 --batch-size 2048 --ubatch-size 2048")
+	p.agrees(t)
+	p.set(t, "plan-class", "consumer")
+	p.set(t, "plan-max-gpus", "1")
+	p.click(t, "Search")
+	p.wait(t, `document.querySelectorAll("#plan tbody tr").length > 3`)
+	p.eval(t, `[...document.querySelectorAll("#plan tbody tr")].find((r) => r.title.includes("rtx-3090-24gb")).click(); 0`, nil)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--gpu rtx-3090-24gb")`)
+	home("--n-cpu-moe 23")
+	p.agrees(t)
+	p.quiet(t)
+}

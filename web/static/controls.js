@@ -99,12 +99,16 @@ const Group = ({ title, children, open = !narrow }) => html`<details class="grou
 
 const seen = () => finish("choices");
 
+// HOSTED are the settings of what lies in the memory of the host.
+const HOSTED = ["fit", "host", "ram", "n-cpu-moe", "ngl", "ubatch", "load-mode"];
+
 export const Controls = kept(function Controls({ state, set, catalog, refused, here, take, utilization, card }) {
   const f = state.flags, load = state.view.load;
   const flag = (name) => (value) => set((s) => { s.flags[name] = String(value); });
   const usage = (name) => catalog?.flags[name]?.usage ?? "", fallback = (name) => catalog?.flags[name]?.default ?? "";
   const numbers = ["1", "2", "4", "8", "16", "32"];
   const found = catalog?.models.find((m) => m.name === f.model), dense = found && found.params_active === found.params_total;
+  const fits = f.fit === "true" && "It is chosen by what the GPU has room for";
   const gpus = Number(f.tp || 1) * Number(f.pp || 1) * Number(f.dp || 1);
   const amount = (id, label, unit, more) => html`<${Amount} id=${id} label=${label} unit=${unit} hint=${usage(id)} value=${f[id]} fallback=${fallback(id)} onchange=${flag(id)} ...${more} />`;
   const choose = (id, label, values, more) => html`<${Choice} id=${id} label=${label} hint=${usage(id)} value=${f[id]} values=${values} no=${refused?.[id]} onchange=${flag(id)} ...${more} />`;
@@ -148,14 +152,20 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       ${load === "rate" && amount("prefill-replicas", "Prefill replicas", "besides DP", { min: 0, max: 16, fallback: "0" })}
       ${load === "batch" ? amount("cached-prefix", "Prefix hit", "tokens", { min: 0, max: Math.max(Number(f["prompt-len"] || 1024) - 1, 1) }) : amount("prefix-hit-rate", "Prefix hit", "share", { min: 0, max: 0.95, step: 0.05 })}
     <//>
+    <${Group} title="Host memory, by llama.cpp" open=${HOSTED.some((n) => f[n])}>
+      <label class="radio" title=${usage("fit")}><input type="checkbox" id="fit" checked=${f.fit === "true"} onChange=${(e) => set((s) => { s.flags.fit = e.target.checked ? "true" : ""; for (const n of ["n-cpu-moe", "ngl"]) delete s.flags[n]; })} />Leave there what the GPU has no room for</label>
+      <div class="two">${choose("host", "Host", catalog?.choices.host ?? [], { first: "usual" })}${choose("ram", "Its memory", ["16GB", "32GB", "64GB", "96GB", "128GB", "256GB", "512GB"], { first: "usual" })}</div>
+      ${amount("n-cpu-moe", "Experts there", "layers", { min: 0, max: found?.layers ?? 128, fallback: "0", off: fits || dense && "This model has no experts" })}
+      ${amount("ngl", "Layers on the GPU", "with the output", { min: 0, max: (found?.layers ?? 128) + 1, fallback: "all", off: fits })}
+      ${amount("ubatch", "Pass", "tokens", { min: 32, max: 4096, log: true, fallback: "512" })}
+      ${choose("load-mode", "Loaded as", ["mmap", "none"], { first: "none: pinned" })}
+    <//>
     <${Group} title="Limits and price">
       ${amount("max-num-batched-tokens", "Chunk budget", "tokens a step", { min: 0, max: 32768, step: 256, fallback: "default" })}
       ${amount("memory-utilization", "Memory utilization", "share", { min: 0.5, max: 1, step: 0.01, fallback: utilization })}
       ${amount("power-limit", "Power limit", "W per GPU", { min: 50, max: 1500, step: 10, fallback: card?.tdp_w ?? "" })}
       ${amount("clock", "Highest clock", "MHz", { min: 210, max: 3000, step: 15, fallback: card ? card.clock_hz / 1e6 : "" })}
       ${amount("price", "Price", "$/h", { min: 0, max: 15, step: 0.05, fallback: card?.price_usd_per_hour ?? "" })}
-      <label class="radio" title=${usage("fit")}><input type="checkbox" id="fit" checked=${f.fit === "true"} onChange=${(e) => flag("fit")(e.target.checked ? "true" : "")} />Leave in host memory what the GPU has no room for</label>
-      ${f.fit === "true" && html`<div class="two">${choose("host", "Host", catalog?.choices.host ?? [], { first: "usual" })}${choose("ram", "Host memory", ["16GB", "32GB", "64GB", "96GB", "128GB", "256GB", "512GB"], { first: "its usual" })}</div>`}
       <label class="radio"><input type="checkbox" id="calibration" checked=${f.calibration === "default"} onChange=${(e) => flag("calibration")(e.target.checked ? "default" : "")} />Ignore what was measured on this GPU</label>
     <//>
     <${Group} title="Targets, at the slow end of the interval">

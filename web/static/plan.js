@@ -12,8 +12,9 @@ const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv
 
 // flagsOf are the flags of the search.
 function flagsOf({ model, prompt, gen, engine, rate, clients, targets, catalog }, own) {
-  const flags = { model, in: prompt || "1024", out: gen || "128", by: own.by || "cost", gpus: own.gpus ? own.gpus : catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key).join(",") };
+  const flags = { model, in: prompt || "1024", out: gen || "128", by: own.by || "cost", gpus: own.class ? undefined : catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key).join(",") };
   if (engine) flags.engines = engine;
+  if (own.class) flags.class = own.class;
   for (const t of ["ttft", "tpot"]) if (targets[t]) flags[t] = `${targets[t]}ms`;
   if (rate) flags.rate = rate;
   else if (clients) flags.concurrency = clients;
@@ -59,6 +60,7 @@ export const Plan = kept(function Plan(props) {
   return html`<${Panel} id="plan" title="Deployments" drawn=${false} wide about=${`What runs ${props.model} at least cost: cards with a price, their number, split, formats and batch, held to ${asked.length ? asked.join(" and ") : "no target (the settings have them)"} at the slow end of the interval${rate ? `, ${rate} requests a second` : clients ? `, ${clients} clients` : ""}. Click a row to adopt it.`}>
     <div class="plan">
       ${FIELDS.map(field)}
+      <div class="control target"><label for="plan-class">Class</label><select id="plan-class" value=${own.class ?? ""} onChange=${(e) => setOwn({ ...own, class: e.target.value })}><option value="">any</option>${["datacenter", "workstation", "consumer", "edge"].map((c) => html`<option key=${c}>${c}</option>`)}</select></div>
       <div class="control target"><label for="plan-by">Ranked by</label><select id="plan-by" value=${own.by ?? "cost"} onChange=${(e) => setOwn({ ...own, by: e.target.value })}>${["cost", "energy", "latency", "throughput"].map((o) => html`<option key=${o}>${o}</option>`)}</select></div>
       ${progress ? html`<button type="button" onClick=${() => { planner.stop(); setProgress(null); }}>Stop the search</button>` : html`<button type="button" id="plan-search" disabled=${!catalog} onClick=${search}>Search</button>`}
     </div>

@@ -6,6 +6,7 @@ export const FLAGS = [
   "model", "gpu", "engine", "tp", "pp", "ep", "moe-tp", "dp", "sp", "micro-batches", "gpus-per-node", "weights", "kv", "act", "expert-skew",
   "batch", "rate", "concurrency", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "chunk", "max-num-batched-tokens",
   "prefill-replicas", "speculative-tokens", "acceptance", "memory-utilization", "power-limit", "clock", "price", "calibration", "fit", "host", "ram",
+  "n-cpu-moe", "ngl", "ubatch", "load-mode",
 ];
 // Flags of a batch, and those of a server under a load.
 const OF_BATCH = ["batch", "chunk", "cached-prefix"];
@@ -82,7 +83,7 @@ export function changed(state, change) {
 // commandOf is a command line of flags.
 export function commandOf(verb, flags, names = Object.keys(flags)) {
   const word = (text) => (/^[A-Za-z0-9_.,:/@%+=-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
-  return `llmprof ${verb}` + names.filter((n) => flags[n]).map((n) => (n === "sp" ? " --sp" : ` --${n} ${word(flags[n])}`)).join("");
+  return `llmprof ${verb}` + names.filter((n) => flags[n]).map((n) => (flags[n] === "true" ? ` --${n}` : ` --${n} ${word(flags[n])}`)).join("");
 }
 
 // command is the command line that gives the same figures.

@@ -116,7 +116,7 @@ export const Verdict = kept(function Verdict(all) {
   const box = useRef();
   useLayoutEffect(() => watch(box.current), []);
   const { error, noState, doc, words, oldWords, flags, under, oldUnder } = all;
-  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = error ? [] : [...(now?.home ?? []).map(([name, text]) => `${name}: ${text}`), ...(doc?.warnings ?? []), ...(loaded && under?.warning ? [under.warning] : [])];
+  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = error ? [] : [...(doc?.warnings ?? []), ...(loaded && under?.warning ? [under.warning] : [])];
   return html`<section id="verdict" ref=${box} class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} all=${all} held=${held} />
@@ -125,6 +125,7 @@ export const Verdict = kept(function Verdict(all) {
     <dl class="tiles">
       ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${!loaded && held.find((m) => m.key === key)} idle=${now && !doc.verdict.possible} />`)}
     </dl>
+    ${now?.home?.length > 0 && html`<dl class="home">${now.home.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}</dl>`}
     <details class=${`warnings ${notes.length ? "" : "none"}`}><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
