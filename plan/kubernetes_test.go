@@ -157,7 +157,8 @@ func TestCustomResources(t *testing.T) {
 		l := named(t, all, "kserve")
 		kube.Decode(t, l.Text, &s)
 		kube.CheckPublished(t, l.Text, "serving.kserve.io_llminferenceservices.yaml")
-		if sum := s.Spec.Template.Containers[0].gpus() * (s.Spec.Replicas + s.Spec.Prefill.Replicas); sum != gpus || s.Spec.Model.URI != "hf://"+s.Spec.Model.Name {
+		sum := s.Spec.Template.Containers[0].gpus() * (s.Spec.Replicas + s.Spec.Prefill.Replicas)
+		if sum != gpus || s.Spec.Model.URI != "hf://"+s.Spec.Model.Name {
 			t.Errorf("%d: KServe is asked for %d GPUs, want %d:\n%s", i, sum, gpus, l.Text)
 		}
 		if slices.Contains(s.Spec.Template.Containers[0].Args, "--tensor-parallel-size") || s.Spec.Parallelism.Tensor < 1 {

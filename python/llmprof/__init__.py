@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # of Python 3.12, or of the type checker
 
     from ._types import EstimateSettings, PlanSettings, SimulateSettings, SweepSettings, ValidateSettings
 
-__all__ = ["Error", "Estimate", "Object", "Plan", "Simulate", "Table", "Validate", "estimate", "plan", "program", "simulate", "sweep", "validate"]
+__all__ = ["Error", "Estimate", "Object", "Plan", "Simulate", "Table", "Validate"]
+__all__ += ["estimate", "plan", "program", "simulate", "sweep", "validate"]
 
 Document = TypeVar("Document", bound=Object)
 

@@ -28,7 +28,7 @@ class ArrowArray(ctypes.Structure):
 
 
 class ArrowArrayStream(ctypes.Structure):
-    _fields_ = [("get_schema", POINTER), ("get_next", POINTER), ("get_last_error", POINTER), ("release", POINTER), ("private_data", POINTER)]
+    _fields_ = [(name, POINTER) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
 
 
 class Table:

@@ -101,7 +101,8 @@ class Wheel(unittest.TestCase):
             for name, kind in typing.get_type_hints(_types.Sweep, vars(_types)).items():
                 if name in got.column_names:
                     want = next(k for k in (str, bool, float, int) if k in (typing.get_args(kind) or (kind,)))
-                    self.assertEqual(str(got.schema.field(name).type), {str: "large_string", bool: "bool", float: "double", int: "int64"}[want])
+                    types = {str: "large_string", bool: "bool", float: "double", int: "int64"}
+                    self.assertEqual(str(got.schema.field(name).type), types[want])
 
     def test_pandas_takes_a_sweep_without_a_copy(self):
         pandas, pyarrow = self.module("pandas"), self.module("pyarrow")
