@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
@@ -19,7 +20,7 @@ import (
 // which only the administrator may read, and the link to the first NVIDIA GPU. What is not told is that of a usual desktop.
 func DetectHost(root fs.FS) (Host, error) {
 	h := *hosts()[desktop]
-	h.Key, h.Name, h.Aliases, h.Read, h.PCIe, h.Source = "detected", "", nil, 0, 0, "found on this machine"
+	h.Key, h.Name, h.Aliases, h.Read, h.PCIe, h.Source = "", "", nil, 0, 0, "found on this machine"
 	text, err := fs.ReadFile(root, "proc/cpuinfo")
 	if err != nil {
 		return h, fmt.Errorf("no host found: %w", err)
@@ -89,10 +90,13 @@ var channelNames = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:channel[ _-]?|dimm[ _-]?)([a-p])`)
 })
 
+// kinds are names of the kinds of memory by their number in the firmware's tables.
+var kinds = map[byte]string{0x1a: "ddr4", 0x1e: "lpddr4", 0x22: "ddr5", 0x23: "lpddr5"}
+
 // modules reads the memory modules of the firmware's tables (SMBIOS 3.7, type 17): their speed, and how many channels have one.
 func (h *Host) modules(table []byte) {
 	const memoryDevice, least = 17, 0x17
-	channels, speed, filled := map[string]bool{}, 0.0, 0
+	channels, speed, filled, kind := map[string]bool{}, 0.0, 0, "ddr5"
 	for len(table) >= 4 && int(table[1]) >= 4 && int(table[1]) <= len(table) {
 		entry := table[:table[1]]
 		texts, rest := strings.Split(string(table[table[1]:]), "\x00"), table[len(entry):]
@@ -105,6 +109,7 @@ func (h *Host) modules(table []byte) {
 			continue
 		}
 		filled++
+		kind = cmp.Or(kinds[entry[0x12]], kind)
 		rated := float64(binary.LittleEndian.Uint16(entry[0x15:]))
 		if len(entry) >= 0x22 {
 			if set := float64(binary.LittleEndian.Uint16(entry[0x20:])); set > 0 {
@@ -128,6 +133,7 @@ func (h *Host) modules(table []byte) {
 	if h.Channels == 0 {
 		h.Channels = min(filled, 2)
 	}
+	h.Key = fmt.Sprintf("%s-%.0fx%d", kind, h.Speed, h.Channels)
 }
 
 // lanes are rates of a PCIe lane, in one direction, by the transfers a second that sysfs writes.
@@ -161,7 +167,11 @@ func linkOf(root fs.FS) unit.BytesPerSec {
 	return 0
 }
 
-// Flags are the options that describe a host to "llmprof estimate".
+// Flags are the options that describe a detected host to "llmprof estimate", without its memory where nothing tells of that.
 func (h *Host) Flags() string {
-	return fmt.Sprintf("--host ddr5-%.0fx%d --ram %.0fGB --threads %d", h.Speed, h.Channels, float64(h.RAM)/1e9, h.Cores)
+	text := fmt.Sprintf("--ram %.0fGB --threads %d", float64(h.RAM)/1e9, h.Cores)
+	if h.Key != "" {
+		text = "--host " + h.Key + " " + text
+	}
+	return text
 }

@@ -63,7 +63,7 @@ func TestHostReads(t *testing.T) {
 // module is a memory device of the firmware's tables, with its texts.
 func module(megabytes, speed, set uint16, texts ...string) []byte {
 	e := make([]byte, 0x22)
-	e[0], e[1], e[0x10], e[0x11] = 17, 0x22, 1, 2
+	e[0], e[1], e[0x10], e[0x11], e[0x12] = 17, 0x22, 1, 2, 0x22
 	binary.LittleEndian.PutUint16(e[0x0c:], megabytes)
 	binary.LittleEndian.PutUint16(e[0x15:], speed)
 	binary.LittleEndian.PutUint16(e[0x20:], set)
@@ -103,6 +103,19 @@ func TestDetectHost(t *testing.T) {
 	}
 	if got, want := h.Flags(), "--host ddr5-6000x2 --ram 33GB --threads 8"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	tree := desktopTree()
+	for i, b := range tree["sys/firmware/dmi/tables/DMI"].Data { // the kind of memory
+		if b == 0x22 && i > 0 && tree["sys/firmware/dmi/tables/DMI"].Data[i-1] == 2 {
+			tree["sys/firmware/dmi/tables/DMI"].Data[i] = 0x1a
+		}
+	}
+	if h, err = hardware.DetectHost(tree); err != nil || h.Key != "ddr4-6000x2" {
+		t.Errorf("%+v, %v: want DDR4", h, err)
+	}
+	delete(tree, "sys/firmware/dmi/tables/DMI")
+	if h, err = hardware.DetectHost(tree); err != nil || h.Flags() != "--ram 33GB --threads 8" {
+		t.Errorf("%s, %v: nothing tells which memory it has", h.Flags(), err)
 	}
 	if _, err := hardware.DetectHost(fstest.MapFS{}); err == nil {
 		t.Error("a host without a processor")

@@ -3,6 +3,8 @@
 package view
 
 import (
+	"strings"
+
 	"llmprof/measure/detect"
 	"llmprof/plots/render"
 )
@@ -24,6 +26,9 @@ func DevicesPage(found []detect.Device) *render.Document {
 	var unknown, clocks, hosts []string
 	if len(found) > 0 && found[0].Host != nil {
 		hosts = append(hosts, "llmprof estimate MODEL GPU --fit "+*found[0].Host)
+		if !strings.Contains(*found[0].Host, "--host") {
+			hosts = append(hosts, "which memory it has the firmware tells the administrator alone: give --host, or a usual desktop's is taken")
+		}
 	}
 	for i := range found {
 		if c := found[i].Clocks; c != nil {
