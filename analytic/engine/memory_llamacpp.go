@@ -16,6 +16,7 @@ const ggmlCells, ggmlStep = 256, 512
 func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	return &operator.Allocation{
 		Outside: operator.Reserve(r.Par, g.System(), 0),
+		Copied:  r.LargestOnHost(), // a graph is reserved for a pass, whose splits copy one matrix each into the same memory
 		Caches: func(pass float64) (all []operator.Pages) {
 			counts, order := layerSpecs(r, 0)
 			for _, s := range order {

@@ -10,6 +10,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 // atHome is a case of llama.cpp on a GPU in a host.
@@ -75,6 +76,25 @@ func TestExpertsOnHost(t *testing.T) {
 		}
 		near(t, "MiB of weights on the GPU", float64(e.Memory.Weights)/(1<<20), 784, 0.01)
 		near(t, "MiB of weights on the host", float64(e.Memory.HostWeights)/(1<<20), 16907, 0.001)
+	}
+}
+
+// TestPlacementLog compares with the buffers that llama-bench logged on the other H200, with all experts of olmoe-1b-7b as pages of the
+// file and prompts of 32 tokens (experiments/h200-llamacpp-host/placement.txt). The pages are those from the first of the host's tensors to
+// the last, with some of the GPU's between.
+func TestPlacementLog(t *testing.T) {
+	c := atHome(t, "olmoe-1b-7b", "q4_k_m", "h200", "h200-vm", analytic.Workload{Batch: 1, PromptLen: 32, GenLen: 1})
+	m := placed(t, c, engine.Placement{Experts: 16, Step: 512, Pageable: true}).Estimate.Memory
+	for _, x := range []struct {
+		name    string
+		is      unit.Bytes
+		logged  float64 // MiB
+		allowed float64
+	}{
+		{"weights on the GPU", m.Weights, 241.35, 0.05}, {"weights on the host", m.HostWeights, 3936.02, 0.05},
+		{"the KV cache", m.KV, 32, 0.001}, {"the GPU's compute buffer", m.Activations, 108.77, 0.05},
+	} {
+		near(t, "MiB of "+x.name, float64(x.is)/(1<<20), x.logged, x.allowed)
 	}
 }
 

@@ -199,6 +199,7 @@ type Allocation struct {
 	Loaded    unit.Bytes // weights beside the matrices: towers, tables of rotary positions, second copies
 	Outside   unit.Bytes // memory outside of the framework's allocator; 0 for the reserve that the footprint has
 	Graphs    unit.Bytes // CUDA graphs, where the engine captures them
+	Copied    unit.Bytes // a matrix that is copied from host memory, beside activations
 	Sequences int        // most sequences that the engine profiles a step for; 0 where it profiles none
 	Whole     int        // tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them
 

@@ -187,7 +187,7 @@ func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
 	r := &f.rank
 	values := r.Bytes(fresh * f.widest)
 	scores := unit.FP32.Bytes(logits * float64(r.Model.Head.Out) / float64(r.Par.TP))
-	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores)
+	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores) + f.alloc.Copied
 }
 
 // contextBytes is the memory of the CUDA context once a program has loaded its kernels; 0.3

@@ -153,6 +153,38 @@ func (r *Rank) hostWeights(b *models.Block, at Residence) (sum unit.Bytes) {
 	return sum
 }
 
+// LargestOnHost is the largest matrix in host memory that is copied to the GPU for steps of many tokens; the experts of a layer have one.
+func (r *Rank) LargestOnHost() (most unit.Bytes) {
+	off := r.Offload
+	if off == nil || off.Stays || off.Read {
+		return 0
+	}
+	try := func(f *models.Scheme, ls []models.Linear, tp int, n float64) {
+		for i := range ls {
+			most = max(most, f.ShareBytes(r.Model, &ls[i], tp).Times(n))
+		}
+	}
+	for i := range r.Model.Layers {
+		at := off.Kinds[i]
+		for j := range r.Model.Layers[i].Blocks {
+			b := &r.Model.Layers[i].Blocks[j]
+			if e := b.Experts; e != nil {
+				n := float64(e.Count) / float64(r.Par.EP)
+				if at&ExpertsIn != 0 {
+					try(r.Scheme, e.In, r.Par.ExpertTP(), n)
+				}
+				if at&ExpertsOut != 0 {
+					try(r.Scheme, e.Out, r.Par.ExpertTP(), n)
+				}
+			} else if at == WholeLayer || b.Attention == nil && b.Scan == nil && at&FeedForward != 0 {
+				try(r.Dense, b.In, r.Par.TP, 1)
+				try(r.Dense, b.Out, r.Par.TP, 1)
+			}
+		}
+	}
+	return most
+}
+
 // CachedOnHost reports whether the KV cache and the states of the layers of a kind lie on the host.
 func (r *Rank) CachedOnHost(l *models.Layer) bool {
 	return r.Offload != nil && (r.Offload.Cache || r.residence(l) == WholeLayer && !r.Offload.Read)
