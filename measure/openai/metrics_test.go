@@ -133,8 +133,6 @@ func TestAbout(t *testing.T) {
 		`{"tp_size": 1, "max_running_requests": 48, "chunked_prefill_size": 8192, "max_total_num_tokens": 400000, "max_total_tokens": 9}`: {
 			"server_info", About{TP: 1, Options: map[string]string{"max_running_requests": "48", "chunked_prefill_size": "8192",
 				"max_total_num_tokens": "400000"}}},
-		"vllm:num_requests_running 0\nvllm:cache_config_info{block_size=\"128\",num_cpu_blocks=\"None\"} 1.0\n": {"metrics",
-			About{Kind: "vllm", DP: 1, Options: map[string]string{"block_size": "128"}}},
 		`{"detail": "no"}`: {"server_info", About{}},
 		`<html>`:           {"props", About{}},
 	} {
@@ -145,5 +143,14 @@ func TestAbout(t *testing.T) {
 			test.want.Options != nil && !maps.Equal(a.Options, test.want.Options) {
 			t.Errorf("%s: %+v", text, a)
 		}
+	}
+}
+
+// What vLLM's cache does not have is None in its metrics, and no option.
+func TestAboutMetrics(t *testing.T) {
+	a := About{Options: map[string]string{}}
+	a.metrics([]byte("vllm:num_requests_running 0\nvllm:cache_config_info{block_size=\"128\",num_cpu_blocks=\"None\"} 1.0\n"))
+	if want := map[string]string{"block_size": "128"}; a.Kind != "vllm" || !maps.Equal(a.Options, want) {
+		t.Errorf("%+v, want the options %v", a, want)
 	}
 }
