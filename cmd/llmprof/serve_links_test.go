@@ -101,6 +101,30 @@ func TestPageTwoTabs(t *testing.T) {
 	p.quiet(t)
 }
 
+// A search takes lengths, prices and percentiles in the words of the command line.
+func TestPagePlansAtPercentiles(t *testing.T) {
+	p := browse(t, "#model=llama3.2-1b&gpu=l4-24gb&target.tpot=40&target.ttft=900", &serveOrder{})
+	p.wait(t, settled)
+	for field, value := range map[string]string{"max-gpus": "1", "tps": "300", "in": "mean=500,p95=1200", "prefix-hit-rate": "0.5",
+		"price": "l20=0.05", "at": "p95"} {
+		p.set(t, "plan-"+field, value)
+	}
+	p.click(t, "Search")
+	p.wait(t, `document.querySelectorAll("#plan tbody tr").length > 3`)
+	command := p.text(t, "#plan .command")
+	for _, want := range []string{"--ttft p95=900ms", "--price l20=0.05", "--in mean=500,p95=1200", "--prefix-hit-rate 0.5"} {
+		if !strings.Contains(command, want) {
+			t.Errorf("%s lacks %s", command, want)
+		}
+	}
+	if rows := p.text(t, "#plan tbody"); !strings.Contains(rows, "l20-48gb") || !strings.Contains(rows, ", p95 ") {
+		t.Error(rows)
+	}
+	p.eval(t, `document.querySelector("#plan tbody tr").click(); 0`, nil)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--prompt-len lognormal:500")`)
+	p.quiet(t)
+}
+
 // A search of deployments is that of the command line, and a row that is clicked is what the page shows.
 func TestPagePlans(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16&prompt-len=512&gen-len=64&target.tpot=20&target.ttft=900", &serveOrder{})

@@ -7,19 +7,24 @@ import { kept } from "./kept.js";
 import { commandOf } from "./state.js";
 
 // FIELDS are what a search is bounded by, besides what the page has already.
-const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "GPUs at most", ""], ["tps", "Throughput", "tok/s"]];
-const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv", "KV"], ["batch", "Batch", 1], ["ttft", "TTFT", 1], ["tpot", "TPOT", 1], ["tok_s", "tok/s", 1], ["usd_h", "$/h", 1], ["usd_mtok", "$/M", 1], ["j_token", "J/tok", 1]];
+const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "GPUs at most", ""], ["tps", "Throughput", "tok/s"], ["headroom", "Headroom", "times"]];
+// WORDS are what a search takes as text, with an example of each.
+const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=300,p95=900"], ["prefix-hit-rate", "Cached share", "0.8"], ["price", "Prices", "h100=2.10,l40s=0.80"]];
+const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv", "KV"], ["batch", "Batch", 1], ["ttft", "TTFT", 1], ["tpot", "TPOT", 1], ["tok_s", "tok/s", 1], ["usd_h", "$/h", 1], ["usd_month", "$/month", 1], ["usd_mtok", "$/M", 1], ["j_token", "J/tok", 1]];
+
+// priced are the GPUs of prices, as "h100=2.10,l40s=0.80".
+const priced = (text) => (text ?? "").split(",").map((x) => x.split("=")[0].trim()).filter(Boolean);
 
 // flagsOf are the flags of the search.
 function flagsOf({ model, prompt, gen, engine, rate, clients, targets, catalog }, own) {
-  const flags = { model, in: prompt || "1024", out: gen || "128", by: own.by || "cost", gpus: own.class ? undefined : catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key).join(",") };
+  const flags = { model, in: prompt || "1024", out: gen || "128", by: own.by || "cost", gpus: own.class ? undefined : [...catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key), ...priced(own.price)].join(",") };
   if (engine) flags.engines = engine;
   if (own.class) flags.class = own.class;
-  for (const t of ["ttft", "tpot"]) if (targets[t]) flags[t] = `${targets[t]}ms`;
+  for (const t of ["ttft", "tpot"]) if (targets[t]) flags[t] = `${own.at ? `${own.at}=` : ""}${targets[t]}ms`;
   if (rate) flags.rate = rate;
   else if (clients) flags.concurrency = clients;
   else if (own.tps) flags.tps = own.tps;
-  for (const n of ["budget", "max-gpus"]) if (own[n]) flags[n] = own[n];
+  for (const [n] of [...FIELDS, ...WORDS]) if (own[n] && n !== "tps") flags[n] = own[n];
   return flags;
 }
 
@@ -56,12 +61,17 @@ export const Plan = kept(function Plan(props) {
   };
   const field = ([name, label, unit]) => html`<div key=${name} class="control target"><label for=${`plan-${name}`}>${label}</label>
     <input id=${`plan-${name}`} type="number" inputmode="decimal" min="0" step="any" placeholder="any" value=${own[name] ?? ""} disabled=${name === "tps" && (rate || clients)} title=${name === "tps" && (rate || clients) ? "The load of the page is the load" : ""} onInput=${(e) => setOwn({ ...own, [name]: e.target.value })} /><span class="unit">${unit}</span></div>`;
+  const text = ([name, label, example]) => html`<div key=${name} class="control target"><label for=${`plan-${name}`}>${label}</label>
+    <input id=${`plan-${name}`} placeholder=${example} value=${own[name] ?? ""} onInput=${(e) => setOwn({ ...own, [name]: e.target.value.trim() })} /></div>`;
+  const choice = (name, label, options) => html`<div class="control target"><label for=${`plan-${name}`}>${label}</label><select id=${`plan-${name}`} value=${own[name] ?? ""} onChange=${(e) => setOwn({ ...own, [name]: e.target.value })}>${options.map(([value, said]) => html`<option key=${value} value=${value}>${said}</option>`)}</select></div>`;
   const rows = found?.doc.rows ?? [], asked = ["ttft", "tpot"].filter((t) => targets[t]).map((t) => `${t.toUpperCase()} ${targets[t]} ms`);
   return html`<${Panel} id="plan" title="Deployments" drawn=${false} wide about=${`What runs ${props.model} at least cost: cards with a price, their number, split, formats and batch, held to ${asked.length ? asked.join(" and ") : "no target (the settings have them)"} at the slow end of the interval${rate ? `, ${rate} requests a second` : clients ? `, ${clients} clients` : ""}. Click a row to adopt it.`}>
     <div class="plan">
       ${FIELDS.map(field)}
-      <div class="control target"><label for="plan-class">Class</label><select id="plan-class" value=${own.class ?? ""} onChange=${(e) => setOwn({ ...own, class: e.target.value })}><option value="">any</option>${["datacenter", "workstation", "consumer", "edge"].map((c) => html`<option key=${c}>${c}</option>`)}</select></div>
-      <div class="control target"><label for="plan-by">Ranked by</label><select id="plan-by" value=${own.by ?? "cost"} onChange=${(e) => setOwn({ ...own, by: e.target.value })}>${["cost", "energy", "latency", "throughput"].map((o) => html`<option key=${o}>${o}</option>`)}</select></div>
+      ${choice("class", "Class", [["", "any"], ...["datacenter", "workstation", "consumer", "edge"].map((c) => [c, c])])}
+      ${WORDS.map(text)}
+      ${choice("at", "Targets at", [["", "the mean"], ...["p50", "p90", "p95", "p99"].map((p) => [p, p])])}
+      ${choice("by", "Ranked by", [["", "cost"], ...["energy", "latency", "throughput"].map((o) => [o, o])])}
       ${progress ? html`<button type="button" onClick=${() => { planner.stop(); setProgress(null); }}>Stop the search</button>` : html`<button type="button" id="plan-search" disabled=${!catalog} onClick=${search}>Search</button>`}
     </div>
     <p class="about" role="status">${progress ?? (error || (found ? `${rows.length} cards qualify, ${found.doc.searched} deployments were searched${rows.some((r) => r.pareto) ? "; nothing betters those with * in cost, TTFT and TPOT together" : ""}${found.id === id ? "" : "; settings have changed since"}.` : "\u00a0"))}</p>

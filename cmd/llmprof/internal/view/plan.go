@@ -189,6 +189,7 @@ type PlanWords struct {
 	TPOT    string `json:"tpot"`
 	TokS    string `json:"tok_s"`
 	PerHour string `json:"usd_h"`
+	Month   string `json:"usd_month"`
 	PerM    string `json:"usd_mtok"`
 	JToken  string `json:"j_token"`
 }
@@ -199,12 +200,22 @@ func (p *Plan) Words() []PlanWords {
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		all[i] = PlanWords{
-			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: r.TTFT.String(), TPOT: word(Known(r.TPOT, r.TPOT > 0)),
-			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), PerM: word(cents(float64(r.PerMillion))),
+			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: p.withTails(r, plan.TTFT, r.TTFT.String()), TPOT: p.withTails(r, plan.TPOT, word(Known(r.TPOT, r.TPOT > 0))),
+			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), Month: word(dollars(r.PerMonth())), PerM: word(cents(float64(r.PerMillion))),
 			JToken: word(cents(float64(r.JToken))),
 		}
 	}
 	return all
+}
+
+// withTails is a mean with the percentiles that were asked for.
+func (p *Plan) withTails(r *plan.Row, of plan.Figure, mean string) string {
+	for _, t := range p.tails() {
+		if is := at(r, &t); t.Of == of && is != nil {
+			mean += fmt.Sprintf(", p%.0f %v", 100*t.At, is)
+		}
+	}
+	return mean
 }
 
 func word(cell any) string {
@@ -212,6 +223,14 @@ func word(cell any) string {
 		return "n/a"
 	}
 	return fmt.Sprint(cell)
+}
+
+// dollars are whole ones; nil where there is none.
+func dollars(v unit.Dollars) any {
+	if v == 0 {
+		return nil
+	}
+	return fmt.Sprintf("%.0f", float64(v))
 }
 
 // cents is a figure with two decimals; nil where there is none.
