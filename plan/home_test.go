@@ -59,3 +59,21 @@ func TestRowsAtHome(t *testing.T) {
 		}
 	}
 }
+
+// Replicas of llama.cpp neither hand caches over nor gain by longer steps, whose passes are as long as --ubatch says.
+func TestSlotsStayTogether(t *testing.T) {
+	asked := Asked{Models: []string{"qwen3-30b-a3b"}, GPUs: []string{"rtx-3070-8gb"}, Engines: []string{"llama.cpp"}, TTFT: "2s", Rate: new(0.2),
+		Top: new(0), PerGPU: new(0)}
+	q, err := asked.Request(t.Context(), library())
+	testkit.Must(t, err)
+	found, err := Search(t.Context(), q)
+	testkit.Must(t, err)
+	if len(found.Rows) == 0 {
+		t.Fatal(found.Rejected)
+	}
+	for i := range found.Rows {
+		if r := &found.Rows[i]; r.Prefill > 0 || r.Budget > 0 {
+			t.Errorf("%v", r)
+		}
+	}
+}

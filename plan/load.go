@@ -198,11 +198,15 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 	}
 	better := s.q.exceeds(plain) == 0 // it qualifies, so that any may be better yet
 	var all []variant
+	budgets := s.q.Budgets
+	if rules.Pass > 0 { // a pass has as many tokens, whatever a step has
+		budgets = nil
+	}
 	for _, drafts := range append([]int{0}, s.q.Drafts...) {
 		if drafts > 0 {
 			all = append(all, variant{Drafts: drafts})
 		}
-		for _, n := range s.q.Budgets {
+		for _, n := range budgets {
 			if n >= 2*rules.MaxSeqs*(1+drafts) && (n < rules.Budget && shorter || n > rules.Budget && faster || n != rules.Budget && better) {
 				all = append(all, variant{Drafts: drafts, Budget: n})
 			}
@@ -218,8 +222,8 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 			s.keep(ctx, c, v, s.saving(c))
 		}
 	}
-	if s.q.rate() == 0 || s.q.Together || s.q.steps() < 1 || !answers {
-		return
+	if s.q.rate() == 0 || s.q.Together || s.q.steps() < 1 || !answers || rules.Admission == engine.ForSlot {
+		return // no slot of a server takes over a cache of another one
 	}
 	for _, drafts := range append([]int{0}, s.q.Drafts...) {
 		s.apart(ctx, c, drafts)
