@@ -112,6 +112,9 @@ func (a *app) searched(ctx context.Context, o *planOrder) (*view.Plan, error) {
 		if o.launch || o.output.format == asReport {
 			p.Launch = plan.Launches(best, q, best.Card.Checkpoint())
 		}
+		if o.rejected {
+			p.Formats = a.formats(ctx, best, q).Reasons()
+		}
 	}
 	return p, nil
 }

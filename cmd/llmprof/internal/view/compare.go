@@ -236,6 +236,27 @@ func (c *Comparison) Operators() (all []OperatorDifference) {
 	return all
 }
 
+// Reasons say what the further sides take of the first, and which operators make most of the difference.
+func (c *Comparison) Reasons() render.Fields {
+	f := render.Fields{Title: "Other formats of weights on the GPU of the first row"}
+	for i := 1; i < len(c.Sides); i++ {
+		two := Comparison{Sides: []Side{c.Sides[0], c.Sides[i]}}
+		var lines []string
+		for _, of := range []named[string]{{"TTFT", "prefill"}, {"TPOT", "decode"}} {
+			operators := two.Operators()
+			k := slices.IndexFunc(operators, func(o OperatorDifference) bool { return o.Phase == of.of })
+			if k < 0 {
+				continue
+			}
+			o := &operators[k]
+			lines = append(lines, fmt.Sprintf("%s × %.2f: %s takes %v for %v", of.name, two.Sides[1].time(of.of, "")/two.Sides[0].time(of.of, ""),
+				o.Name, unit.Seconds(o.Times[1]), unit.Seconds(o.Times[0])))
+		}
+		f.Add(c.Sides[i].Name, lines...)
+	}
+	return f
+}
+
 // time is what an operator takes in a phase, or the whole phase where name is empty.
 func (s *Side) time(phase, name string) (sum float64) {
 	for _, o := range s.Ops {

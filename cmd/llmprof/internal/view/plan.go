@@ -22,6 +22,7 @@ type Plan struct {
 	Launch   []plan.Launch // launch commands of the first row; nil where not asked for
 	Checks   []string      // the command line that measures the first row
 	Full     bool          // all reasons why GPUs fell out are shown
+	Formats  render.Fields // what other formats take on the card of the first row, and why; empty where not asked for
 	Unknown  []string      // what the list of prices has and the table of GPUs does not
 	Took     unit.Seconds
 }
@@ -32,6 +33,9 @@ func (p *Plan) Page() *render.Document {
 	d.Blocks = append(d.Blocks, p.rows(), render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
 	if p.Full && len(p.Result.Rejected) > 0 {
 		d.Blocks = append(d.Blocks, p.rejected())
+	}
+	if len(p.Formats.Rows) > 0 {
+		d.Blocks = append(d.Blocks, p.Formats)
 	}
 	for _, l := range p.Launch {
 		d.Blocks = append(d.Blocks, render.Verbatim{Title: "Launch with " + l.Engine, Lines: strings.Split(
