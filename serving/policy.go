@@ -11,7 +11,7 @@ type policy interface {
 	admits(o *occupancy, c *claim) bool
 	// preempted follows each sequence that is preempted: the one that began last, where blocks run out.
 	preempted(o *occupancy)
-	// decoded follows steps that only decode.
+	// decoded follows steps that only decode, and for which no sequence was preempted.
 	decoded(o *occupancy, steps float64)
 	// waits reports whether a request that was not admitted may be after further steps with which no sequence ends.
 	waits() bool
@@ -33,8 +33,9 @@ type occupancy struct {
 	blocks  float64 // in all
 	room    float64 // blocks for a request that is to begin
 	planned float64 // blocks of all running sequences at their longest
-	due     float64 // tokens that the running sequences still generate
-	expect  float64 // share of them that SGLang reserves room for
+	asked   float64 // tokens of the answers of the running sequences
+	due     float64 // of them those that they still generate
+	expect  float64 // share of them that SGLang reserves room for; a scheduler that was idle begins anew
 	running int
 	of      func(tokens float64) float64 // blocks of a sequence
 }

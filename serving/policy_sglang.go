@@ -2,7 +2,8 @@ package serving
 
 // sglang is the scheduler of SGLang (python/sglang/srt/managers/scheduler.py and schedule_policy.py): prompts go first, in steps of their
 // own, and a request begins where there is room for its prompt and for a share of all tokens that are to come. That share, its new token
-// ratio, falls with each step that only decodes (update_running_batch), and rises when a sequence is retracted.
+// ratio (new_token_ratio_tracker.py), falls with each step that only decodes (update_running_batch), begins anew after the server was idle
+// (on_idle), and is estimated when a sequence is retracted.
 type sglang struct{ sglangMixed }
 
 func (sglang) form(s former) { apart(s) }
@@ -12,6 +13,7 @@ const (
 	expectFirst = 0.7
 	expectLeast = 0.098
 	expectFalls = (expectFirst - expectLeast) / 600
+	expectSteps = 20   // for which a retraction makes room
 	expectClip  = 4096 // tokens of its own answer that a request has to have room for
 )
 
@@ -22,7 +24,11 @@ func (sglangMixed) admits(o *occupancy, c *claim) bool {
 	return o.running == 0 || c.need+o.of(float64(int(max(o.due, 0)*o.expect))+min(c.left, expectClip)) <= o.room
 }
 
-func (sglangMixed) preempted(o *occupancy) { o.expect = max(o.expect, 0.5*(expectFirst+expectLeast)) }
+// A retraction sets the share to that of the answers of the sequences that stay which they have, and so many steps more
+// (estimate_new_token_ratio_after_retract).
+func (sglangMixed) preempted(o *occupancy) {
+	o.expect = min((o.asked-o.due+expectSteps*float64(o.running))/(o.asked+1), 1)
+}
 
 func (sglangMixed) decoded(o *occupancy, steps float64) {
 	o.expect = max(o.expect-steps*expectFalls, expectLeast)

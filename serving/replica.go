@@ -108,13 +108,15 @@ func (r *replica) form(now, formed unit.Seconds) bool {
 	r.gains, r.spare = r.spare[:0], r.gains
 	r.ending, r.endings = r.endings[:0], r.ending
 	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, r.received(formed)
+	preempted := r.preempted
 	if r.policy.form(r); r.batch.empty() && r.heard < formed { // Nothing runs: it receives requests again at once.
 		r.heard, r.formed.known = formed, formed
 		r.policy.form(r)
 	}
 	if len(r.batch.chunks) == 0 && r.batch.decodes > 0 {
-		r.policy.decoded(&r.cache, 1)
-		r.deaf++
+		if r.deaf++; r.preempted == preempted {
+			r.policy.decoded(&r.cache, 1)
+		}
 	} else {
 		r.deaf = r.rules.Receives
 	}
@@ -284,6 +286,7 @@ func (r *replica) preempt(q *sequence, now unit.Seconds) {
 	} else {
 		q.computed, q.kept = 0, false
 	}
+	r.cache.running = len(r.running)
 	r.policy.preempted(&r.cache)
 	r.waiting.pushFront(q)
 }
@@ -298,6 +301,7 @@ func (r *replica) leave(q *sequence) {
 	r.pool.free += q.blocks
 	r.pool.release(q.Request.Hashes[:q.shared])
 	q.blocks, q.shared, q.holds = 0, 0, 0
+	r.cache.asked -= float64(q.Request.Gen)
 	r.cache.due -= float64(q.Request.Gen - q.generated)
 	r.cache.planned -= float64(r.room.of(q.Request.Prompt + q.Request.Gen))
 }
@@ -389,6 +393,7 @@ func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
 		q.Cached = found
 	}
 	q.computed = found
+	r.cache.asked += float64(q.Request.Gen)
 	r.cache.due += float64(q.Request.Gen - q.generated)
 	r.cache.planned += float64(r.room.of(q.Request.Prompt + q.Request.Gen))
 	if gpu+host > 0 {

@@ -332,9 +332,15 @@ func (c *cluster) enter(r *replica, a arrival) {
 
 // wake lets a replica begin if it is idle.
 func (c *cluster) wake(r *replica) {
-	if !r.busy {
-		c.start(r, c.now)
+	if r.busy {
+		return
 	}
+	for _, p := range r.peers {
+		if len(p.running) == 0 {
+			p.cache.expect = expectFirst
+		}
+	}
+	c.start(r, c.now)
 }
 
 // start begins a step of a replica and its peers if there is something to do. One that has nothing runs a token

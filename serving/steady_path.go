@@ -275,6 +275,7 @@ func (w *path) step() {
 	}
 	costs := w.costs(w.cache.running)
 	w.forming = forming{takes: costs.left, prompts: w.prompts[:0], ending: w.ending[:0], waits: w.waits}
+	preempted := w.sums.preempted
 	w.policy.form(w)
 	if w.empty() {
 		w.wait()
@@ -296,7 +297,7 @@ func (w *path) step() {
 	for _, i := range w.came {
 		w.enter(i)
 	}
-	if w.tokens == 0 {
+	if w.tokens == 0 && w.sums.preempted == preempted {
 		w.policy.decoded(&w.cache, 1)
 	}
 	w.repeat(c)
@@ -402,6 +403,7 @@ func (w *path) begin(i int32, tokens float64) {
 	}
 	w.held += v.begin + v.growth*float64(v.done)
 	w.cache.planned += v.longest()
+	w.cache.asked += float64(v.gaps) + 1
 	w.cache.due += v.due(w.yields)
 	if v.lost > 0 {
 		v.done++ // the token that comes with the prompt
@@ -429,6 +431,7 @@ func (w *path) enter(i int32) {
 	v := &w.jobs[i]
 	if v.left <= 0 {
 		w.cache.planned -= v.longest()
+		w.cache.asked -= float64(v.gaps) + 1
 		w.freeing += v.longest()
 		return
 	}
@@ -455,6 +458,7 @@ func (w *path) preempt() bool {
 		w.growth -= v.growth
 		w.cache.running--
 		w.cache.planned -= v.longest()
+		w.cache.asked -= float64(v.gaps) + 1
 		w.cache.due -= v.due(w.yields)
 		w.again = append(w.again, i)
 		w.sums.preempted++
@@ -472,6 +476,7 @@ func (w *path) decode() {
 		v := &w.jobs[i]
 		w.growth -= v.growth
 		w.cache.planned -= v.longest()
+		w.cache.asked -= float64(v.gaps) + 1
 		w.freeing += v.longest()
 	}
 	if w.cache.running == 0 { // what rounding leaves
@@ -498,6 +503,7 @@ func (w *path) wait() {
 		return
 	}
 	if !w.ahead {
+		w.cache.expect = expectFirst
 		w.rested = max(w.jobs[w.next].at-w.now, 0)
 		w.now += w.rested
 	}

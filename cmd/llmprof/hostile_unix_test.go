@@ -189,15 +189,6 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestBurst checks that as many requests as a trace of 32 MB has may come at one time.
-func TestBurst(t *testing.T) {
-	testkit.Long(t, "4 million requests")
-	path := filepath.Join(t.TempDir(), "burst.csv")
-	testkit.Must(t, os.WriteFile(path, []byte("time,prompt,generated\n"+strings.Repeat("1.0,1,1\n", 4_000_000)), 0o600))
-	forgetPeak(t)
-	bounded(t, 0, "simulate", "llama3.1-8b", "h100", "--trace", path)
-}
-
 // TestEndlessInput checks that a device or a pipe is no file.
 func TestEndlessInput(t *testing.T) {
 	forgetPeak(t)
