@@ -1,8 +1,8 @@
 package deployment
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"llmprof/analytic"
@@ -80,7 +80,7 @@ func (d *Deployment) inHost() error {
 	if q.HostRate != nil {
 		host.Speed, host.Read = float64(*q.HostRate)/float64(host.Bandwidth())*host.Speed, *q.HostRate
 	}
-	host.Pageable, host.RAM = cmp.Or(or(q.PagedRate, 0), host.Pageable), cmp.Or(or(q.RAM, 0), host.RAM)
+	host.Pageable, host.RAM = or(q.PagedRate, host.Pageable), or(q.RAM, host.RAM)
 	host.Threads = or(q.Threads, 0)
 	if err := host.Check(); err != nil {
 		return unit.Errorf("{host}: %w", err)
@@ -128,6 +128,10 @@ func (d *Deployment) place() error {
 	if err != nil {
 		return unit.Wrong(err)
 	}
+	if most, m := d.GPU.Host.RAM, &placed.Estimate.Memory; m.HostKV > most || !placed.Pageable && m.HostKV+m.HostWeights > most {
+		return unit.Errorf("{host}: its memory has %v, and would hold %v of weights and %v of KV cache; give {ram}, narrower {weights}, a smaller "+
+			"{batch} or less of the model there", most, m.HostWeights, m.HostKV)
+	}
 	d.live(&base, placed)
 	return nil
 }
@@ -138,14 +142,19 @@ func (d *Deployment) readFromHost() (err error) {
 	switch {
 	case !engine.ReadsHost(d.runs):
 		return unit.Errorf("{cpu_offload_gb}: %s has no such option", d.runs.Profile().Engine())
-	case gib <= 0 || d.GPU.Integrated || d.GPU.PCIe <= 0:
+	case !(gib > 0) || math.IsInf(gib, 0) || d.GPU.Integrated || d.GPU.PCIe <= 0:
 		return unit.Errorf("{cpu_offload_gb} %g: want more than 0, and a GPU with memory of its own", gib)
 	}
 	if d.Case, err = engine.Offloaded(&d.Case, unit.Bytes(gib*(1<<30))); err != nil {
 		return unit.Wrong(err)
 	}
+	p, err := analytic.NewPredictor(&d.Case)
+	if err != nil {
+		return unit.Wrong(err)
+	}
+	read := p.Memory(&d.Workload).HostWeights // which is less than all that may be left there where the model has no more
 	d.known = append(d.known, unit.Warn("weights_read_from_host", "every step reads %.3g GiB of weights over PCIe, with {cpu_offload_gb}: "+
-		"nobody here has measured it", gib))
+		"nobody here has measured it", min(gib, float64(read)/(1<<30))))
 	return nil
 }
 

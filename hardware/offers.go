@@ -23,11 +23,8 @@ func (o *Offer) For(gpus int) unit.Dollars {
 	return unit.Dollars(float64(o.Hour) * float64((gpus+node-1)/node*node))
 }
 
-// Prices are offers by the GPU that they are of, with the names of those that the table does not know.
-type Prices struct {
-	Of      map[string][]Offer
-	Unknown []string
-}
+// Prices are offers by the GPU that they are of, of those that the table knows.
+type Prices struct{ Of map[string][]Offer }
 
 // Classes are what GPUs are sold for.
 func Classes() []string { return []string{"datacenter", "workstation", "consumer", "edge"} }

@@ -36,6 +36,7 @@ var priceLists = []priceList{
 
 const (
 	maxPrices  = 64 << 20
+	mostPrices = 1 << 20 // rows; the catalogue of all clouds has a tenth
 	mostPerGPU = 1e4
 )
 
@@ -59,18 +60,26 @@ func (t *Table) ReadPrices(path string) (*Prices, error) {
 		return nil, fmt.Errorf("%s: the columns are %.200s; want gpu and usd_per_hour, or those of SkyPilot's or gpuhunt's catalogues", path,
 			strings.Join(header, ", "))
 	}
+	if twice := twice(header); twice != "" {
+		return nil, fmt.Errorf("%s: it has two columns %.60q: leave one out", path, twice)
+	}
 	p := &Prices{Of: map[string][]Offer{}}
-	for {
+	for rows := 0; ; rows++ {
 		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			return p, nil
 		}
 		line, _ := r.FieldPos(0)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", path, err)
+		case rows == mostPrices:
+			return nil, fmt.Errorf("%s: more than %d prices, the most that are read", path, mostPrices)
+		case len(cells) > len(header):
+			return nil, fmt.Errorf("%s:%d: %d cells below %d columns: write numbers without commas", path, line, len(cells), len(header))
 		}
 		row := map[string]string{}
-		for j, cell := range cells[:min(len(cells), len(header))] {
+		for j, cell := range cells {
 			row[header[j]] = strings.TrimSpace(cell)
 		}
 		name, o, err := priceLists[i].read(row)
@@ -87,17 +96,27 @@ func (t *Table) ReadPrices(path string) (*Prices, error) {
 	}
 }
 
+// twice is a name that two columns have, however it is written; "" if none has.
+func twice(header []string) string {
+	seen := map[string]bool{}
+	for _, name := range header {
+		key := strings.ToLower(strings.TrimSpace(name))
+		if seen[key] && key != "" {
+			return name
+		}
+		seen[key] = true
+	}
+	return ""
+}
+
 // add adds an offer of a GPU by its name.
 func (p *Prices) add(t *Table, name string, o Offer) {
 	for _, n := range []string{name, strings.ReplaceAll(name, "-80GB", "-sxm-80gb"), strings.TrimSuffix(name, "-"+lastPart(name))} {
-		if g, err := t.GPU(n); err == nil {
+		if g := t.named(n); g != nil {
 			o.GPU = g.Key
 			p.Of[g.Key] = append(p.Of[g.Key], o)
 			return
 		}
-	}
-	if !slices.Contains(p.Unknown, name) {
-		p.Unknown = append(p.Unknown, name)
 	}
 }
 

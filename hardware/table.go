@@ -48,18 +48,26 @@ func (t *Table) OverlayFile(path string) (*Table, error) {
 // counted is a GPU with a number of them, as "8xH100" or "h100 x 2".
 var counted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:(\d+) ?[xX×*] ?(.+)|(.+?) ?[xX×*] ?(\d+))$`) })
 
+// named is the GPU of a key, name, alias or name that a driver reports of no other one; nil if there is none.
+func (t *Table) named(name string) *GPU {
+	f := fold(name)
+	if i, ok := t.names[f]; ok {
+		return &t.gpus[i]
+	}
+	if found := t.devices[f]; len(found) == 1 {
+		return &t.gpus[found[0]]
+	}
+	return nil
+}
+
 // GPU looks up a key, name, alias or the name that a driver reports, ignoring
 // case, punctuation and the vendor's name. The error for one that is not there
 // lists near misses.
 func (t *Table) GPU(name string) (GPU, error) {
-	f := fold(name)
-	if i, ok := t.names[f]; ok {
-		return t.gpus[i], nil
+	if g := t.named(name); g != nil {
+		return *g, nil
 	}
-	switch found := t.devices[f]; {
-	case len(found) == 1:
-		return t.gpus[found[0]], nil
-	case len(found) > 1:
+	if found := t.devices[fold(name)]; len(found) > 1 {
 		var keys []string
 		for _, i := range found {
 			keys = append(keys, t.gpus[i].Key)

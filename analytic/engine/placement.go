@@ -31,12 +31,12 @@ type override struct {
 	host bool
 }
 
-// overrides are the options in the order in which they hold.
-func (p *Placement) overrides() (all []override, err error) {
+// overrides are the options for a model of so many layers, in the order in which they hold.
+func (p *Placement) overrides(layers int) (all []override, err error) {
 	for _, text := range p.Overrides {
 		for part := range strings.SplitSeq(text, ",") {
 			at := strings.LastIndexByte(part, '=')
-			if at < 1 {
+			if at < 1 || at == len(part)-1 {
 				return nil, fmt.Errorf("--override-tensor %.60q: want REGEX=BUFFER, as \\.ffn_.*_exps=CPU", part)
 			}
 			name, err := regexp.Compile(part[:at])
@@ -46,7 +46,7 @@ func (p *Placement) overrides() (all []override, err error) {
 			all = append(all, override{name, strings.HasPrefix(strings.ToUpper(part[at+1:]), "CPU")})
 		}
 	}
-	for i := range p.Experts {
+	for i := range min(p.Experts, layers) {
 		all = append(all, override{regexp.MustCompile(fmt.Sprintf(`blk\.%d\.ffn_(up|down|gate|gate_up)_(ch|)exps`, i)), true})
 	}
 	return all, nil
@@ -63,11 +63,12 @@ var tensors = []struct {
 
 // Place is the model with its layers divided by where their tensors lie, and what of it lies on the host; nil for nothing.
 func (p *Placement) Place(m *models.Model) (*models.Model, *operator.Offload, error) {
-	all, err := p.overrides()
+	layers := m.NumLayers()
+	all, err := p.overrides(layers)
 	if err != nil {
 		return nil, nil, err
 	}
-	layers, first := m.NumLayers(), 0 // The first layers stay on the host (get_layer_buft_list of src/llama-model.cpp).
+	first := 0 // The first layers stay on the host (get_layer_buft_list of src/llama-model.cpp).
 	if p.Layers != nil {
 		first = min(max(layers+1-*p.Layers, 0), layers)
 	}
@@ -351,7 +352,7 @@ func Offloaded(c *analytic.Case, bytes unit.Bytes) (analytic.Case, error) {
 	if err != nil {
 		return placed, err
 	}
-	_, err = place(min(int(math.Ceil(float64(bytes/whole)*float64(layers))), layers))
+	_, err = place(int(math.Ceil(min(float64(bytes/whole), 1) * float64(layers))))
 	return placed, err
 }
 
