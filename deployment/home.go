@@ -129,8 +129,8 @@ func (d *Deployment) place() error {
 		return unit.Wrong(err)
 	}
 	if most, m := d.GPU.Host.RAM, &placed.Estimate.Memory; m.HostKV > most || !placed.Pageable && m.HostKV+m.HostWeights > most {
-		return unit.Errorf("{host}: its memory has %v, and would hold %v of weights and %v of KV cache; give {ram}, narrower {weights}, a smaller "+
-			"{batch} or less of the model there", most, m.HostWeights, m.HostKV)
+		return unit.Errorf("{host}: its memory has %v, and would hold %v of weights and %v of KV cache; give {ram}, narrower {weights}, a "+
+			"smaller {batch} or less of the model there", most, m.HostWeights, m.HostKV)
 	}
 	d.live(&base, placed)
 	return nil

@@ -329,7 +329,7 @@ func (o *Asked) card(from *deployment.Library, g *hardware.GPU, by string, const
 		Media: deployment.Media{Images: o.Images, Audio: o.Audio},
 	}}
 	if e, err := engine.Parse(by); err == nil && engine.LeavesWeights(e) { // no other has a use for a host's memory
-		c.Request.Host, c.RAM = o.Host, o.RAM
+		c.Host, c.RAM = o.Host, o.RAM
 	}
 	if constants { // else the file is of another GPU
 		c.Calibration = o.Calibration

@@ -62,8 +62,8 @@ func TestRowsAtHome(t *testing.T) {
 
 // Replicas of llama.cpp neither hand caches over nor gain by longer steps, whose passes are as long as --ubatch says.
 func TestSlotsStayTogether(t *testing.T) {
-	asked := Asked{Models: []string{"qwen3-30b-a3b"}, GPUs: []string{"rtx-3070-8gb"}, Engines: []string{"llama.cpp"}, TTFT: "2s", Rate: new(0.2),
-		Top: new(0), PerGPU: new(0)}
+	asked := Asked{Models: []string{"qwen3-30b-a3b"}, GPUs: []string{"rtx-3070-8gb"}, Engines: []string{"llama.cpp"}, TTFT: "2s",
+		Rate: new(0.2), Top: new(0), PerGPU: new(0)}
 	q, err := asked.Request(t.Context(), library())
 	testkit.Must(t, err)
 	found, err := Search(t.Context(), q)

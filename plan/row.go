@@ -146,8 +146,8 @@ func HostAssumed(rows []Row) (all []unit.Warning) {
 	}
 	g := rows[i].Card.GPU
 	host := hardware.UsualHost(g)
-	return []unit.Warning{unit.Warn("host_assumed", "Rows with n-cpu-moe or ngl leave a part of the model in the memory of the host, which for "+
-		"%s is taken to be that of a %s: {host} and {ram} say otherwise.", g.Key, host.Name)}
+	return []unit.Warning{unit.Warn("host_assumed", "Rows with n-cpu-moe or ngl leave a part of the model in the memory of the host, which "+
+		"for %s is taken to be that of a %s: {host} and {ram} say otherwise.", g.Key, host.Name)}
 }
 
 // layout is the replicas of a row.
