@@ -102,8 +102,8 @@ func Parse(name string) (analytic.Engine, error) {
 		}
 	}
 	if slices.Contains(ktransformers, strings.ToLower(name)) {
-		return nil, fmt.Errorf("KTransformers is not predicted: rates of its kernels for the CPU, which differ by --kt-method, are not published, " +
-			"and a part of each layer's experts runs on the GPU beside them; llama.cpp with --n-cpu-moe is what comes nearest")
+		return nil, fmt.Errorf("KTransformers is not predicted: rates of its kernels for the CPU, which differ by --kt-method, are not " +
+			"published, and a part of each layer's experts runs on the GPU beside them; llama.cpp with --n-cpu-moe is what comes nearest")
 	}
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
