@@ -9,7 +9,8 @@ import (
 	"llmprof/unit"
 )
 
-// check is the errors of all figures of g that are missing or cannot be right; where there is none, that of the first that contradicts others.
+// check is the errors of all figures of g that are missing or cannot be right; where there is none, that of the first that contradicts
+// others.
 func (g *GPU) check(s *source) error {
 	path := "gpu." + g.Key + "."
 	rules := []rule{

@@ -49,7 +49,8 @@ func meets(t *testing.T, q *Request, r *Row, requests int) bool {
 	return true
 }
 
-// TestPlansHold is run by hand, with LLMPROF_DEFEND=1: 29 of 30 rows hold as of November 2026, and none is beaten. It asks 30 random questions. The first row meets its targets in a
+// TestPlansHold is run by hand, with LLMPROF_DEFEND=1: 29 of 30 rows hold as of November 2026, and none is beaten. It asks
+// 30 random questions. The first row meets its targets in a
 // simulation of 20,000 requests with another seed in all but one, and of cheaper deployments drawn at random, in all but one question none
 // does.
 func TestPlansHold(t *testing.T) {

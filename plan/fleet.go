@@ -20,8 +20,8 @@ type Fleet struct {
 func (f *Fleet) PerMonth() unit.Dollars { return f.PerHour * 730 }
 
 // Fleets are those of the rows that were found of each model: one of each kind of GPU that suits all models, and the best rows whatever
-// their GPUs, the cheapest first. Deployments share no GPU, so that a fleet costs the sum of its rows; the budget and the number of GPUs are
-// those of all.
+// their GPUs, the cheapest first. Deployments share no GPU, so that a fleet costs the sum of its rows; the budget and the number of GPUs
+// are those of all.
 func Fleets(requests []*Request, rows [][]Row) (all []Fleet) {
 	best := Fleet{}
 	for i := range rows {

@@ -93,8 +93,8 @@ func (e Evidence) Weigh(q *plan.Request) {
 func (p *Plan) accuracy(r *plan.Row) Accuracy {
 	a := Accuracy{Measured: r.Card.Machine.Cal.Measured}
 	gpus := p.Evidence[r.Engine()]
-	if any := gpus[""]; any != nil {
-		a.EngineN, a.EngineAPE = any.N, any.MedianAPE
+	if everywhere := gpus[""]; everywhere != nil {
+		a.EngineN, a.EngineAPE = everywhere.N, everywhere.MedianAPE
 	}
 	on := gpus[r.Card.GPU.Key]
 	if on == nil {

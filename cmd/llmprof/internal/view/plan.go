@@ -204,8 +204,10 @@ func (p *Plan) Words() []PlanWords {
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		all[i] = PlanWords{
-			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: p.withTails(r, plan.TTFT, r.TTFT.String()), TPOT: p.withTails(r, plan.TPOT, word(Known(r.TPOT, r.TPOT > 0))),
-			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), Month: word(dollars(r.PerMonth())), PerM: word(cents(float64(r.PerMillion))),
+			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r),
+			TTFT: p.withTails(r, plan.TTFT, r.TTFT.String()), TPOT: p.withTails(r, plan.TPOT, word(Known(r.TPOT, r.TPOT > 0))),
+			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), Month: word(dollars(r.PerMonth())),
+			PerM:   word(cents(float64(r.PerMillion))),
 			JToken: word(cents(float64(r.JToken))),
 		}
 	}
