@@ -46,8 +46,8 @@ func (t *tracker) retracted(stay []*sequence) {
 	t.current = min(float64(decoded+20*len(stay))/float64(most+1), 1)
 }
 
-// TestReservedShareByTracker holds the share that is reserved to SGLang's tracker, step by step: with retractions, since the cache is small,
-// and with pauses, since the load comes in bursts.
+// TestReservedShareByTracker holds the share that is reserved to SGLang's tracker, step by step: with retractions, since the cache is
+// small, and with pauses, since the load comes in bursts.
 func TestReservedShareByTracker(t *testing.T) {
 	for _, name := range []string{"sglang", "sglang-mixed"} {
 		s := server(t, "llama3.1-8b", "h100", 1, name)

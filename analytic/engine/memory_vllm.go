@@ -63,9 +63,9 @@ func (v *vllmMemory) runner2(m *models.Model) bool {
 }
 
 // What vLLM holds outside of PyTorch's allocator, as start-up logs of 0.19 on H100s say: cuBLAS's workspaces and modules alone, and with
-// them NCCL, the buffers of custom all-reduces and symmetric memory (0.24 to 0.26, 2.06 to 2.11 and 2.13 to 2.21 GiB of 1, 2 and 4
-// ranks; Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces. Ranks without NVLink have no symmetric memory: 16 RTX 3090
-// hold 0.20 GiB each (vllm#14447), two RTX 4090 hold 0.25 (vllm#13061).
+// them NCCL, the buffers of custom all-reduces and symmetric memory (0.24 to 0.26, 2.06 to 2.11 and 2.13 to 2.21 GiB of 1, 2 and 4 ranks;
+// Granite 0.46 alone). A pipeline has 0.07: its stages make no all-reduces. Ranks without NVLink have no symmetric memory: 16 RTX 3090 hold
+// 0.20 GiB each (vllm#14447), two RTX 4090 hold 0.25 (vllm#13061).
 const (
 	vllmAlone    = gib / 4
 	vllmPair     = gib * 2.07

@@ -42,8 +42,8 @@ func TestExpertsInMXFP4TakePaddedMemory(t *testing.T) {
 	}
 }
 
-// The rows of a CUDA graph are whole though its step takes a share of a batch. A longer prompt took less time while 10⁻¹⁵ of a row beyond the
-// last tile counted as one more tile.
+// The rows of a CUDA graph are whole though its step takes a share of a batch. A longer prompt took less time while 10⁻¹⁵ of a row beyond
+// the last tile counted as one more tile.
 func TestRowsOfGraphsAreWhole(t *testing.T) {
 	w := analytic.Workload{Batch: 64, PromptLen: 500, GenLen: 2, Chunk: 2048}
 	c := onEngine(t, "llama3.1-8b", "sglang", w)

@@ -40,13 +40,13 @@ func gatedDelta(b *models.Block) bool {
 }
 
 // A scanHost is how a server runs recurrences, as its Python code has it. The operator tables have the kernels of the gated delta rule from
-// normed queries and keys to the results; what prepares and stores them is not in them. The host takes as long to launch a kernel of Triton's
-// as several others, for Triton's JITFunction binds and specializes the arguments in Python before a launcher takes them.
+// normed queries and keys to the results; what prepares and stores them is not in them. The host takes as long to launch a kernel of
+// Triton's as several others, for Triton's JITFunction binds and specializes the arguments in Python before a launcher takes them.
 type scanHost struct {
 	prompt func(*analytic.Lowering) scanLaunches // gives the launches of the gated delta rule over prompts
 	pieces float64                               // kernels in the CUDA graphs around the gated delta rule, the gated norm among them
 	triton float64                               // launches of the host that a kernel of Triton's counts as
-	states float64                               // launches of the host that a kernel of a state-space model counts as; it has some forty arguments
+	states float64                               // the same of a kernel of a state-space model, which has some forty arguments
 }
 
 // A scanLaunches is the kernels of the gated delta rule over a prompt, which no CUDA graph has.

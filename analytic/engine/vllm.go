@@ -286,8 +286,8 @@ func addsOne(m *models.Model) bool {
 // vllmScans is how vLLM runs recurrences (_forward_core of qwen_gdn_linear_attn.py, 0.33; traces of experiments/h200-hybrids). Beside the
 // rule there are eight kernels. One of Triton's splits, norms and gates. Seven of PyTorch's convert indices twice, gather the states, find
 // the states of new sequences, zero these, store all, and copy the results. The tables have two that convert lengths and gates and
-// FlashInfer's, which may be two, or six of Triton's and a fill. Graphs have a kernel that clears the results, and the gated norm. Python takes some 110 to 170 µs for
-// a kernel of Triton's where PyTorch's sum of two vectors takes 13 (the same experiment).
+// FlashInfer's, which may be two, or six of Triton's and a fill. Graphs have a kernel that clears the results, and the gated norm. Python
+// takes some 110 to 170 µs for a kernel of Triton's where PyTorch's sum of two vectors takes 13 (the same experiment).
 var vllmScans = scanHost{pieces: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(l *analytic.Lowering) scanLaunches {
 	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {
 		return scanLaunches{beside: 8, moves: vllmTriton + 7, calls: 4}
@@ -366,8 +366,8 @@ func vllmFP8Tile(s *roofline.Shape) roofline.Tile {
 	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
 }
 
-// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and of
-// FlashInfer's.
+// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and
+// of FlashInfer's.
 func vllmExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case tritonMXFP4(g, k.Scheme):
