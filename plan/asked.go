@@ -244,6 +244,7 @@ func (o *Asked) numbers() error {
 func (o *Asked) together() error {
 	rate := o.Rate != nil || o.Throughput != nil
 	load := rate || o.Concurrency != nil
+	home, want := slices.ContainsFunc(o.tried(), leavesWeights), "{engines} "+engine.AtHome().Profile().Name
 	for _, x := range []struct {
 		key       string
 		given, ok bool
@@ -255,6 +256,7 @@ func (o *Asked) together() error {
 		{"max_num_seqs", o.Limits != nil, load, "a load, as {rate} 10"},
 		{"speculative_tokens", o.Drafts != nil, o.Acceptance != nil, "{acceptance}"}, {"p99", o.P99, load, "a load, as {rate} 10"},
 		{"headroom", o.Headroom != nil, load, "a load, as {rate} 10"}, {"term", o.Term != "", o.PriceFile != "", "{prices}"},
+		{"host", o.Host != "", home, want}, {"ram", o.RAM != nil, home, want},
 	} {
 		if x.given && !x.ok {
 			return unit.Errorf("{" + x.key + "} changes nothing without " + x.need)
@@ -265,13 +267,7 @@ func (o *Asked) together() error {
 
 // cards are the GPUs and engines to try, with their prices, constants and formats.
 func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card, err error) {
-	engines := o.Engines
-	if engines == nil {
-		engines = engine.Names()[:1]
-		if o.Class == consumer {
-			engines = append(engines, engine.AtHome().Profile().Name)
-		}
-	}
+	engines := o.tried()
 	floor, err := unit.ParseFormat(cmp.Or(o.Floor, "fp8"))
 	if err != nil {
 		return nil, unit.Errorf("{quality_floor}: %w", err)
@@ -321,6 +317,24 @@ func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card,
 	return all, nil
 }
 
+// tried are the engines that were named, else the default, and of cards for a desk that which leaves weights in the memory of the host.
+func (o *Asked) tried() []string {
+	if o.Engines != nil {
+		return o.Engines
+	}
+	all := engine.Names()[:1]
+	if o.Class == consumer {
+		all = append(all, engine.AtHome().Profile().Name)
+	}
+	return all
+}
+
+// leavesWeights reports whether the engine of a name leaves weights in the memory of the host.
+func leavesWeights(name string) bool {
+	e, err := engine.Parse(name)
+	return err == nil && engine.LeavesWeights(e)
+}
+
 // card is a GPU with an engine, under the limits that were asked for as far as they are below the board's own. One that cannot be held to
 // them, or misses a figure, has the reason.
 func (o *Asked) card(from *deployment.Library, g *hardware.GPU, by string, constants bool) (Card, error) {
@@ -328,7 +342,7 @@ func (o *Asked) card(from *deployment.Library, g *hardware.GPU, by string, const
 		GPU: g.Key, Engine: by, P2P: o.P2P, NoP2P: o.NoP2P, NVLink: o.NVLink, Offline: o.Offline, Hardware: o.Hardware,
 		Media: deployment.Media{Images: o.Images, Audio: o.Audio},
 	}}
-	if e, err := engine.Parse(by); err == nil && engine.LeavesWeights(e) { // no other has a use for a host's memory
+	if leavesWeights(by) { // no other has a use for a host's memory
 		c.Host, c.RAM = o.Host, o.RAM
 	}
 	if constants { // else the file is of another GPU
