@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,7 +106,9 @@ func (v *comparison) check() error {
 		if err != nil {
 			return usage("--by: %w", err)
 		}
-		v.By = append(v.By, d)
+		if !slices.Contains(v.By, d) {
+			v.By = append(v.By, d)
+		}
 	}
 	switch {
 	case v.Worst < 0:
