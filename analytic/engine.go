@@ -67,6 +67,9 @@ type Profile struct {
 	// would switch to them earlier.
 	Switches []float64
 
+	// DenseExperts is the tokens of a step above which constants of its dense kernels price kernels of experts; 0 for none.
+	DenseExperts float64
+
 	// Additional time that another host may take, as a share of the host's time; another host may be faster by this factor too.
 	HostError float64
 

@@ -149,7 +149,7 @@ func (w *walk) kernel(k *Kernel, c *roofline.Cost) (t timing) {
 	scatter := m.halfWidth(k, c)
 	t.variance = scatter * (scatter + 2*w.sharedError(&k.Kernel, scatter))
 	t.imbalance = w.less(k, c)
-	off := m.unmeasured(c)
+	off := m.unmeasured(k, c)
 	t.unmeasured.low, t.unmeasured.high = c.Time.Times(off.low), c.Time.Times(off.high)
 	return t
 }

@@ -33,7 +33,7 @@ var llamaCPP = Engine{
 		Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 " +
 			"(experiments/h100-llamacpp); arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody " +
 			"here has measured; choosing a token on the host is not in it",
-		Constants: ggmlConstants, Operators: ggmlOperators,
+		Constants: ggmlConstants, Operators: ggmlOperators, DenseExperts: vecRows,
 		Graph:  true, // after two steps of equal shape (ggml_backend_cuda_graph_compute), every 256 tokens
 		Budget: llamaCPPScheduler.pass, Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
 		Allocate: ggmlAllocation, HostEmbedding: true, Cache: unit.FP16, // --cache-type-k and --cache-type-v
