@@ -17,7 +17,7 @@ func TestPromptsOfMixturesAreLessSure(t *testing.T) {
 	densePrompt, denseToken := width("llama3.1-8b")
 	prompt, token := width("qwen3-30b-a3b")
 	if prompt < 1.5*densePrompt {
-		t.Errorf("a prompt of a mixture has an interval of %.2f times, one of a dense model of %.2f: want half as much again", prompt, densePrompt)
+		t.Errorf("a prompt of a mixture has an interval of %.2f times, one of a dense model of %.2f: want 1.5 times that", prompt, densePrompt)
 	}
 	if token > 1.5*denseToken {
 		t.Errorf("a token of a mixture has an interval of %.2f times, one of a dense model of %.2f", token, denseToken)
