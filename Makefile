@@ -75,9 +75,17 @@ SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall pat
   bufio bytes compress/... context hash/... math/big strings text/... unicode/... llmprof/models/... llmprof/hardware llmprof/plan llmprof/plots llmprof/validate llmprof/measure/... llmprof/cmd/... \
   encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime internal/runtime/... internal/abi internal/stringslite internal/bytealg
 
+TABLES := hardware.toml $(wildcard hardware/*.toml hardware/calibrations/*.toml) analytic/engine/operators.csv
+
 .PHONY: web page-program vendor
 page-program:
-	GOOS=js GOARCH=wasm go build -trimpath -ldflags "-s -w" $(foreach p,$(SMALL),-gcflags=$(p)=-l) -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
+	@# The program has its tables without their comments, which nobody reads there.
+	@mkdir -p bin/page
+	@{ printf '{"Replace": {'; next=; for table in $(TABLES); do \
+	  bare=bin/page/$$(echo $$table | tr / -); sed 's/^[[:space:]]*#.*//' $$table >$$bare; \
+	  printf '%s"%s": "%s"' "$$next" $$table $$bare; next=', '; \
+	done; printf '}}\n'; } >bin/page/overlay.json
+	GOOS=js GOARCH=wasm go build -overlay bin/page/overlay.json -trimpath -ldflags "-s -w" $(foreach p,$(SMALL),-gcflags=$(p)=-l) -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
 	@# Zopfli packs 5 % better than gzip, by which the page stays below 3 MB. It takes longer than all else, so that the same program is not packed again.
 	gzip -dc web/wasm/llmprof.wasm.gz 2>/dev/null | cmp -s - web/wasm/llmprof.wasm && rm web/wasm/llmprof.wasm || $(MAKE) --no-print-directory pack
 	cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" web/wasm/

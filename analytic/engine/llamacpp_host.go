@@ -129,7 +129,8 @@ func chosenInPrompt(s *operator.Step, o *operator.Op) float64 {
 	}
 	chosen := 0.0
 	for i := range promptGroups {
-		load := promptDecay * math.Exp(-promptDecay*(float64(i)+0.5)/promptGroups) / -math.Expm1(-promptDecay)
+		falls := 1 + math.Expm1(-promptDecay*(float64(i)+0.5)/promptGroups) // math.Exp has other last digits in a browser
+		load := promptDecay * falls / -math.Expm1(-promptDecay)
 		chosen -= math.Expm1(-load*o.Shape.Pairs/o.Shape.Experts) / promptGroups
 	}
 	return min(1, chosen*o.Shape.Experts/o.Shape.Hit)
