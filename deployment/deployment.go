@@ -30,7 +30,7 @@ type Deployment struct {
 	EngineReason string            // why this engine was taken, empty where it was asked for
 	PriceSource  string            // empty where no price is known, or it was given
 	Home         *Home             // nil unless a part of the model may lie in the memory of the host
-	Placement    *engine.Placement // which tensors lie there; nil where none may
+	Placement    *engine.Placement // says which tensors lie in host memory; nil where none may
 	MediaTokens  int               // tokens of images and audio that a prompt has beside its text
 
 	from     *Library

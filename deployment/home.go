@@ -152,7 +152,7 @@ func (d *Deployment) readFromHost() (err error) {
 	if err != nil {
 		return unit.Wrong(err)
 	}
-	read := p.Memory(&d.Workload).HostWeights // which is less than all that may be left there where the model has no more
+	read := p.Memory(&d.Workload).HostWeights // A small model leaves less there than it may.
 	d.known = append(d.known, unit.Warn("weights_read_from_host", "every step reads %.3g GiB of weights over PCIe, with {cpu_offload_gb}: "+
 		"nobody here has measured it", min(gib, float64(read)/(1<<30))))
 	return nil

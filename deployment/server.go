@@ -128,7 +128,7 @@ func (d *Deployment) rules() (engine.Scheduler, error) {
 		}
 		return r, err
 	}
-	if d.Placement != nil && d.Placement.Step > 0 { // as many tokens are computed at once
+	if d.Placement != nil && d.Placement.Step > 0 { // A pass computes as many tokens at once.
 		r.Pass = d.Placement.Step
 		r.Budget = max(r.Budget, r.Pass)
 	}

@@ -16,7 +16,7 @@ type frontend struct {
 
 	passing  bool         // a pass runs
 	end      unit.Seconds // end of the pass that runs
-	passes   int          // that have begun
+	passes   int          // how many passes have begun
 	entering fifo[entering]
 	steps    []delivered // outputs of steps, not taken apart yet
 	ready    []*sequence // sequences that have tokens to send
@@ -32,7 +32,7 @@ const stages = 7
 // entering is a request on its way to the engine.
 type entering struct {
 	arrival
-	passes int // that have begun when it is through
+	passes int // how many passes have begun when it is through
 }
 
 // enters lets a request into the process.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/unit"
 )
@@ -59,13 +60,14 @@ type span struct {
 
 // enough reports whether so many answers and events of a cluster are enough.
 func (s *span) enough(c *cluster, answers float64, events int) bool {
-	least, most := s.least, s.most
-	for _, r := range c.mixed {
-		if r.preempted > 0 {
-			least, most = max(least, s.spread), max(most, s.spread)
-		}
+	if s.open && !c.arrivals.any {
+		return true
 	}
-	return answers >= most || events > s.events && answers >= least || s.open && !c.arrivals.any
+	if answers < s.most && (events <= s.events || answers < s.least) {
+		return false
+	}
+	preempted := func(r *replica) bool { return r.preempted > 0 }
+	return answers >= s.spread || !slices.ContainsFunc(c.mixed, preempted)
 }
 
 // simulated is the sums over the answers of so many replicas that count; of none where too few end within the bound of events.

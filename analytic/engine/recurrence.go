@@ -46,7 +46,7 @@ type scanHost struct {
 	prompt func(*analytic.Lowering) scanLaunches // gives the launches of the gated delta rule over prompts
 	pieces float64                               // kernels in the CUDA graphs around the gated delta rule, the gated norm among them
 	triton float64                               // launches of the host that a kernel of Triton's counts as
-	states float64                               // the same of a kernel of a state-space model, which has some forty arguments
+	states float64                               // launches that a state-space kernel counts as, for its forty arguments
 }
 
 // A scanLaunches is the kernels of the gated delta rule over a prompt, which no CUDA graph has.

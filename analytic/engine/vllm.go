@@ -366,8 +366,8 @@ func vllmFP8Tile(s *roofline.Shape) roofline.Tile {
 	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
 }
 
-// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and
-// of FlashInfer's.
+// vllmExpertRows is the rows of a tile of vLLM's grouped GEMMs. Triton runs experts in MXFP4 on Hopper, Marlin those with weights in INT4,
+// and FlashInfer the others.
 func vllmExpertRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case tritonMXFP4(g, k.Scheme):

@@ -163,7 +163,7 @@ func (a *About) metrics(body []byte) {
 	first(&a.Kind, kinds[kind])
 	a.DP = max(a.DP, m.lines["vllm:num_requests_running"])
 	for key, value := range m.labels["vllm:cache_config_info"] {
-		if value == "None" { // as Python writes what there is not
+		if value == "None" { // Python writes None for what there is not.
 			continue
 		}
 		switch key {

@@ -27,11 +27,11 @@ type FleetDocument struct {
 
 // A fleetJSON is a deployment of each model.
 type fleetJSON struct {
-	GPU      *string      `json:"gpu"`                                   // of all deployments; null where each has its own
+	GPU      *string      `json:"gpu"`                                   // the GPU that all deployments have; null where each has its own
 	Count    int          `json:"count" jsonschema:"minimum=1"`          // GPUs of all deployments
-	PerHour  unit.Dollars `json:"usd_h" jsonschema:"exclusiveMinimum=0"` // of all GPUs
+	PerHour  unit.Dollars `json:"usd_h" jsonschema:"exclusiveMinimum=0"` // the price of all GPUs
 	PerMonth unit.Dollars `json:"usd_month" jsonschema:"exclusiveMinimum=0"`
-	Rows     []int        `json:"rows"` // of each plan the index of the row
+	Rows     []int        `json:"rows"` // the index of the row in each plan
 }
 
 // Document is the fleet for programs.
