@@ -16,8 +16,8 @@ type Fleet struct {
 	rank    float64
 }
 
-// PerMonth is the price of a month of 730 hours.
-func (f *Fleet) PerMonth() unit.Dollars { return f.PerHour * 730 }
+// PerMonth is the price of a month.
+func (f *Fleet) PerMonth() unit.Dollars { return f.PerHour * monthHours }
 
 // Fleets are those of the rows that were found of each model: one of each kind of GPU that suits all models, and the best rows whatever
 // their GPUs, the cheapest first. Deployments share no GPU, so that a fleet costs the sum of its rows; the budget and the number of GPUs

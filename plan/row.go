@@ -72,8 +72,11 @@ func (r *Row) perMillion() {
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
 }
 
-// PerMonth is the price of a month of 730 hours; 0 where no price is known.
-func (r *Row) PerMonth() unit.Dollars { return r.PerHour * 730 }
+// monthHours is the hours of a month, a twelfth of those of a year.
+const monthHours = 730
+
+// PerMonth is the price of a month; 0 where no price is known.
+func (r *Row) PerMonth() unit.Dollars { return r.PerHour * monthHours }
 
 // Engine is the name of the engine.
 func (r *Row) Engine() string { return r.Card.Machine.Engine.Profile().Name }
