@@ -18,11 +18,11 @@ type frontend struct {
 	end      unit.Seconds // end of the pass that runs
 	passes   int          // how many passes have begun
 	entering fifo[entering]
-	steps    []delivered // outputs of steps, not taken apart yet
-	ready    []*sequence // sequences that have tokens to send
-	taken    int         // steps whose outputs the pass takes apart
-	spare    [][]output  // memory for outputs
-	sums     bool        // only the times of first and last tokens are asked for
+	steps    fifo[delivered] // outputs of steps, not taken apart yet
+	taken    []delivered     // those that the pass takes apart
+	ready    fifo[*stream]   // those that have tokens to send
+	spare    []output        // memory for outputs
+	sums     bool            // only the times of first and last tokens are asked for
 }
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
@@ -31,12 +31,12 @@ const stages = 7
 
 // entering is a request on its way to the engine.
 type entering struct {
-	arrival
+	packed
 	passes int // how many passes have begun when it is through
 }
 
 // enters lets a request into the process.
-func (f *frontend) enters(a arrival) { f.entering.push(entering{a, f.passes + stages}) }
+func (f *frontend) enters(p packed) { f.entering.push(entering{p, f.passes + stages}) }
 
 // handed is through how many passes of the loop the output of a step goes before it is taken apart: one reads
 // it from the engine's socket, and one queues it (AsyncMPClient and AsyncLLM in vllm/v1/engine).
@@ -44,12 +44,12 @@ const handed = 2
 
 // An output is what a step gained for a sequence.
 type output struct {
-	sequence *sequence
-	gain     int
-	ended    bool
+	stream *stream
+	gain   int32
+	ended  bool
 }
 
-// A delivered is the outputs of a step with their tokens, and how many passes they go through before they are taken apart.
+// A delivered is the outputs of a step with their tokens, and how many passes have begun before the one that takes them apart.
 type delivered struct {
 	outputs      []output
 	gain, passes int
@@ -59,17 +59,15 @@ type delivered struct {
 func (f *frontend) hand(outputs []output) (spare []output) {
 	gain := 0
 	for i := range outputs {
-		gain += outputs[i].gain
+		gain += int(outputs[i].gain)
 	}
-	f.steps = append(f.steps, delivered{outputs, gain, handed})
-	if n := len(f.spare); n > 0 {
-		spare, f.spare = f.spare[n-1], f.spare[:n-1]
-	}
+	f.steps.push(delivered{outputs, gain, f.passes + handed})
+	spare, f.spare = f.spare, nil
 	return spare
 }
 
 // busy reports whether there is anything to do.
-func (f *frontend) busy() bool { return f.entering.n+len(f.steps)+len(f.ready) > 0 }
+func (f *frontend) busy() bool { return f.entering.n+f.steps.n+f.ready.n > 0 }
 
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
 // of an idle server: what the process does not take of it is the way, half of it in each direction.
@@ -97,39 +95,36 @@ func (f *frontend) load(rate, gen float64) float64 {
 	return rate * (float64(f.intake) + gen*float64(f.each()) + float64(f.closing))
 }
 
-// sends reports whether a sequence has tokens that are sent: its first, its last, or as many as are sent at once.
-func (f *frontend) sends(q *sequence) bool {
-	return q.unsent > 0 && (q.last == 0 || q.complete || q.unsent >= f.streams)
+// sends reports whether a stream has tokens that are sent: its first, its last, or as many as are sent at once.
+func (f *frontend) sends(s *stream) bool {
+	return s.unsent > 0 && (s.last == 0 || s.complete || int(s.unsent) >= f.streams)
 }
 
-// begin begins a pass if there is anything to do, and gives sent the sequences whose tokens it sends, with
+// begin begins a pass if there is anything to do, and gives sent the streams whose tokens it sends, with
 // the time at which each client has them.
-func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
+func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 	if f.passing || !f.busy() {
 		return
 	}
 	half := f.token.Times(0.5)
 	at := now
-	for _, q := range f.ready {
+	for f.ready.n > 0 {
+		s := f.ready.pop()
 		at += half
-		if f.sums && q.last > 0 && !q.complete {
-			q.unsent = 0
+		if f.sums && s.last > 0 && !s.complete {
+			s.unsent = 0
 			continue
 		}
-		sent(q, at+f.way)
-		if q.complete {
+		sent(s, at+f.way)
+		if s.complete {
 			at += f.closing
 		}
 	}
-	f.ready = f.ready[:0]
 	gain := 0
-	f.taken = 0
-	for i := range f.steps { // in their order, so that those that are taken apart come first
-		s := &f.steps[i]
-		if s.passes--; s.passes < 0 {
-			gain += s.gain
-			f.taken++
-		}
+	for f.steps.n > 0 && f.steps.front().passes <= f.passes {
+		d := f.steps.pop()
+		gain += d.gain
+		f.taken = append(f.taken, d)
 	}
 	f.passing = true
 	f.passes++
@@ -137,22 +132,22 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 }
 
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
-func (f *frontend) finish(enter func(arrival)) {
+func (f *frontend) finish(enter func(packed)) {
 	f.passing = false
-	for _, s := range f.steps[:f.taken] {
-		for i := range s.outputs {
-			o := &s.outputs[i]
-			q := o.sequence
-			waits := f.sends(q)
-			q.unsent += o.gain
-			if q.complete = o.ended; f.sends(q) && !waits {
-				f.ready = append(f.ready, q)
+	for i := range f.taken {
+		for _, o := range f.taken[i].outputs {
+			s := o.stream
+			waits := f.sends(s)
+			s.unsent += o.gain
+			if s.complete = o.ended; f.sends(s) && !waits {
+				f.ready.push(s)
 			}
 		}
-		f.spare = append(f.spare, s.outputs[:0])
+		f.spare = f.taken[i].outputs[:0]
+		f.taken[i] = delivered{}
 	}
-	f.steps = f.steps[:copy(f.steps, f.steps[f.taken:])]
+	f.taken = f.taken[:0]
 	for f.entering.n > 0 && f.entering.front().passes <= f.passes {
-		enter(f.entering.pop().arrival)
+		enter(f.entering.pop().packed)
 	}
 }

@@ -10,10 +10,10 @@ import (
 // passes runs an event loop until it has nothing more to do, and gives when requests reached the engine
 // and tokens their clients.
 func passes(f *frontend, at unit.Seconds) (entered, sent []unit.Seconds) {
-	send := func(q *sequence, at unit.Seconds) { q.unsent = 0; sent = append(sent, at) }
+	send := func(s *stream, at unit.Seconds) { s.unsent = 0; sent = append(sent, at) }
 	for f.begin(at, send); f.passing; f.begin(at, send) {
 		at = f.end
-		f.finish(func(arrival) { entered = append(entered, at) })
+		f.finish(func(packed) { entered = append(entered, at) })
 	}
 	return entered, sent
 }
@@ -23,7 +23,7 @@ func TestIntake(t *testing.T) {
 	for _, n := range []int{1, 8, 128} {
 		f := &frontend{intake: 1e-3, token: 1e-4}
 		for range n {
-			f.enters(arrival{})
+			f.enters(packed{})
 		}
 		entered, _ := passes(f, 5)
 		if len(entered) != n {
@@ -37,9 +37,9 @@ func TestIntake(t *testing.T) {
 // get tokens waits for a pass at each of its stages.
 func TestStreams(t *testing.T) {
 	f := &frontend{intake: 1e-3, token: 1e-4}
-	all := make([]*sequence, 100)
+	all := make([]*stream, 100)
 	for i := range all {
-		all[i] = &sequence{}
+		all[i] = &stream{}
 	}
 	step := func() {
 		outputs := make([]output, len(all))
@@ -61,11 +61,11 @@ func TestStreams(t *testing.T) {
 		step()
 		if i == handed+1 { // outputs come as fast as they are taken apart
 			at = 2
-			f.enters(arrival{})
+			f.enters(packed{})
 		}
-		f.begin(at, func(q *sequence, _ unit.Seconds) { q.unsent = 0 })
+		f.begin(at, func(s *stream, _ unit.Seconds) { s.unsent = 0 })
 		at = f.end
-		f.finish(func(arrival) { entered = at })
+		f.finish(func(packed) { entered = at })
 	}
 	if got := float64(entered - 2); got < 6*0.01 || got > 8*0.01 {
 		t.Errorf("a request reaches the engine after %g s while passes take 0.01 s", got)
@@ -75,7 +75,7 @@ func TestStreams(t *testing.T) {
 // A stream that ends delays the tokens that are sent after its last one.
 func TestEndOfStream(t *testing.T) {
 	f := &frontend{token: 1e-4, closing: 1e-3}
-	f.hand([]output{{&sequence{}, 1, true}, {&sequence{}, 1, false}})
+	f.hand([]output{{&stream{}, 1, true}, {&stream{}, 1, false}})
 	_, sent := passes(f, 1)
 	if len(sent) != 2 {
 		t.Fatalf("%d tokens were sent, want 2", len(sent))

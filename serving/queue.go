@@ -2,9 +2,9 @@ package serving
 
 import "llmprof/unit"
 
-// An arrival is a request that waits for its first step. Millions may wait, so that it is kept in 40 bytes.
-type arrival struct {
-	at, came    unit.Seconds // when the client sent it, and when the engine had it
+// A packed is a request in 32 bytes: millions may wait.
+type packed struct {
+	at          unit.Seconds
 	index       int
 	prompt, gen int32
 	prefix      *prefix // nil where the blocks of the prompt have no names
@@ -16,31 +16,44 @@ type prefix struct {
 	tokens int // of each
 }
 
-func arrivalOf(index int, r *Request) arrival {
-	a := arrival{at: r.At, index: index, prompt: int32(r.Prompt), gen: int32(r.Gen)}
+func pack(index int, r *Request) packed {
+	p := packed{at: r.At, index: index, prompt: int32(r.Prompt), gen: int32(r.Gen)}
 	if len(r.Hashes) > 0 {
-		a.prefix = &prefix{r.Hashes, r.HashTokens}
+		p.prefix = &prefix{r.Hashes, r.HashTokens}
 	}
-	return a
+	return p
 }
 
-func (a *arrival) request() Request {
-	r := Request{At: a.at, Prompt: int(a.prompt), Gen: int(a.gen)}
-	if a.prefix != nil {
-		r.Hashes, r.HashTokens = a.prefix.hashes, a.prefix.tokens
+func (p *packed) request() Request {
+	r := Request{At: p.at, Prompt: int(p.prompt), Gen: int(p.gen)}
+	if p.prefix != nil {
+		r.Hashes, r.HashTokens = p.prefix.hashes, p.prefix.tokens
 	}
 	return r
 }
 
-// A queue is what waits at a replica: sequences that were preempted, then those that were handed over, then requests.
-type queue struct {
-	again []*sequence // the next one last
-	whole fifo[*sequence]
-	fresh fifo[arrival]
-	some  []sequence // memory for sequences
+// An arrival is a request that waits for its first step.
+type arrival struct {
+	packed
+	came unit.Seconds // when the engine had it
 }
 
-func (w *queue) len() int { return len(w.again) + w.whole.n + w.fresh.n }
+// A prefilled is a request that another replica began, and that waits for a decode step.
+type prefilled struct {
+	*stream
+	came unit.Seconds // when its cache had arrived
+}
+
+// A queue is what waits at a replica: sequences that were preempted, then those that were handed over, then requests.
+type queue struct {
+	again     []*sequence // the next one last
+	prefilled fifo[prefilled]
+	fresh     fifo[arrival]
+	some      []sequence // memory for sequences
+	streams   []stream   // memory for their streams
+}
+
+func (w *queue) len() int { return len(w.again) + w.prefilled.n + w.fresh.n }
 
 // front is the sequence that is the next to begin; nil if none waits.
 func (w *queue) front() *sequence {
@@ -48,26 +61,38 @@ func (w *queue) front() *sequence {
 		return w.again[n-1]
 	}
 	switch {
-	case w.whole.n > 0:
-		w.again = append(w.again, w.whole.pop())
+	case w.prefilled.n > 0:
+		p := w.prefilled.pop()
+		q := w.sequence(p.stream, p.came)
+		q.computed, q.generated = q.goal, 1
+		q.goal++
 	case w.fresh.n > 0:
-		w.again = append(w.again, w.begins())
+		a := w.fresh.pop()
+		s := one(&w.streams)
+		s.packed = a.packed
+		w.sequence(s, a.came)
 	default:
 		return nil
 	}
 	return w.again[0]
 }
 
-// begins makes a sequence of the request that came first.
-func (w *queue) begins() *sequence {
-	if len(w.some) == 0 {
-		w.some = make([]sequence, 64)
-	}
-	q := &w.some[0]
-	w.some = w.some[1:]
-	a := w.fresh.pop()
-	q.Index, q.Request, q.arrived, q.goal = a.index, a.request(), a.came, int(a.prompt)
+// sequence makes a sequence that is the next to begin.
+func (w *queue) sequence(s *stream, came unit.Seconds) *sequence {
+	q := one(&w.some)
+	q.stream, q.Request, q.arrived, q.goal = s, s.request(), came, int(s.prompt)
+	w.again = append(w.again, q)
 	return q
+}
+
+// one takes the first of some values, which it makes where there is none.
+func one[T any](some *[]T) *T {
+	if len(*some) == 0 {
+		*some = make([]T, 64)
+	}
+	first := &(*some)[0]
+	*some = (*some)[1:]
+	return first
 }
 
 func (w *queue) popFront() { w.again = w.again[:len(w.again)-1] }

@@ -32,6 +32,29 @@ func TestWaitingRequests(t *testing.T) {
 	}
 }
 
+// TestAnswersBehindTheAPIServer holds the memory of answers that the engine is done with and the API server is not.
+func TestAnswersBehindTheAPIServer(t *testing.T) {
+	const n = 100_000
+	load := Load{Arrival: Arrival{Kind: "constant", Rate: MostRate}, Prompt: Fixed(1), Gen: Fixed(1), Requests: n}
+	source, err := load.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(engineServer(t, "llama3.1-8b", "h100", 1, "vllm", "vllm"), source, &Options{})
+	one := c.mixed[0]
+	before := heap()
+	for c.arrivals.any || one.front.entering.n+one.waiting.len() > 0 {
+		c.step()
+	}
+	behind := n - c.result.Completed
+	if behind < n/2 {
+		t.Fatalf("%d answers are behind, want most of %d", behind, n)
+	}
+	if each := float64(heap()-before) / float64(behind); each > 110 {
+		t.Errorf("an answer that is behind takes %.0f bytes, want at most 110", each)
+	}
+}
+
 // heap is the memory that is in use.
 func heap() int64 {
 	var m runtime.MemStats
@@ -52,16 +75,16 @@ func TestQueue(t *testing.T) {
 			if kind == 1 {
 				r.Hashes = []uint64{uint64(i)}
 			}
-			w.fresh.push(arrivalOf(i, &r))
+			w.fresh.push(arrival{packed: pack(i, &r)})
 			want = append(want, i)
 		case len(want) > 0 && i%5000 > 2500 || kind == 3 && len(want) > 0:
 			q := w.front()
-			if w.popFront(); q.Index != want[0] || q.goal != want[0]+1 || len(q.Request.Hashes) > 0 && q.Request.Hashes[0] != uint64(want[0]) {
-				t.Fatalf("%d leaves with %+v, want %d", q.Index, q.Request, want[0])
+			if w.popFront(); q.index != want[0] || q.goal != want[0]+1 || len(q.Request.Hashes) > 0 && q.Request.Hashes[0] != uint64(want[0]) {
+				t.Fatalf("%d leaves with %+v, want %d", q.index, q.Request, want[0])
 			}
 			if want = want[1:]; kind == 4 { // It is preempted.
 				w.pushFront(q)
-				want = append([]int{q.Index}, want...)
+				want = append([]int{q.index}, want...)
 			}
 		}
 		if w.len() != len(want) {

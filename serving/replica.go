@@ -10,10 +10,10 @@ import (
 
 // A sequence is a request on its way through a replica.
 type sequence struct {
-	Record
+	Request Request
+	*stream
 	progress
 	holding
-	stream
 	arrived unit.Seconds // time at which the engine had it
 	ready   unit.Seconds // not before: the cache is on its way
 }
@@ -36,11 +36,19 @@ type holding struct {
 	swapped bool // The cache is in host memory.
 }
 
-// A stream is what a client has of an answer.
+// A stream is what a client has of an answer, and what its record says. Millions may wait for the API server when the engine is done with
+// them, so that it is kept in 72 bytes.
 type stream struct {
-	last     unit.Seconds // when the client had the latest tokens
-	unsent   int          // tokens that wait to be sent
-	complete bool         // with those, or those that were sent, the answer is complete
+	packed
+	first, last                        unit.Seconds // when the client had the first tokens, and the latest
+	cached, preempted, replica, unsent int32        // unsent are the tokens that wait to be sent
+	complete                           bool         // with those, or those that were sent, the answer is complete
+}
+
+// record is what became of a request that was answered.
+func (s *stream) record() *Record {
+	return &Record{Index: s.index, Request: s.request(), First: s.first, Last: s.last, Cached: int(s.cached), Preempted: int(s.preempted),
+		Replica: int(s.replica)}
 }
 
 func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed == 1 }
@@ -168,7 +176,7 @@ func (r *replica) run(now, launch unit.Seconds) {
 func (r *replica) gained() {
 	r.outputs = r.outputs[:0]
 	for _, q := range r.gains {
-		r.outputs = append(r.outputs, output{q, q.gain, q.generated == q.Request.Gen})
+		r.outputs = append(r.outputs, output{q.stream, int32(q.gain), q.generated == q.Request.Gen})
 	}
 }
 
@@ -278,7 +286,7 @@ func (r *replica) entryBlocks(q *sequence) int {
 // preempt takes a sequence's blocks away. It is the first to begin again.
 func (r *replica) preempt(q *sequence, now unit.Seconds) {
 	r.preempted++
-	q.Preempted++
+	q.preempted++
 	r.leave(q)
 	if r.rules.Swap && q.decoding() {
 		q.swapped = true
@@ -387,10 +395,10 @@ func (r *replica) fits(q *sequence, gpu int) bool {
 
 // start gives a sequence what the caches have of it.
 func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
-	q.Replica = r.index
+	q.replica = int32(r.index)
 	found := r.found(q, gpu+host)
 	if q.generated == 0 && q.computed == 0 {
-		q.Cached = found
+		q.cached = int32(found)
 	}
 	q.computed = found
 	r.cache.asked += float64(q.Request.Gen)

@@ -42,7 +42,7 @@ type cluster struct {
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
 	now       unit.Seconds
 	arrivals  arriving
-	handovers agenda[*sequence] // caches on their way from replicas that prefilled
+	handovers agenda[*stream] // caches on their way from replicas that prefilled
 	replicas
 }
 
@@ -51,7 +51,7 @@ type arriving struct {
 	next     Request
 	any      bool
 	sent     int
-	toClient func(*sequence, unit.Seconds)
+	toClient func(*stream, unit.Seconds)
 }
 
 // replicas are those of a server.
@@ -255,10 +255,8 @@ func (c *cluster) step() bool {
 	case requestComes:
 		who = c.arrive()
 	case cacheComes:
-		q := c.handovers.next().what
 		who = c.route(c.mixed, &Request{})
-		q.arrived = c.now
-		who.waiting.whole.push(q)
+		who.waiting.prefilled.push(prefilled{c.handovers.next().what, c.now})
 		c.wake(who)
 	default:
 		c.happens(who, next.what)
@@ -277,7 +275,7 @@ func (c *cluster) happens(who *replica, what happening) {
 	case stepEnds:
 		c.ended(who)
 	case passEnds:
-		who.front.finish(func(a arrival) { c.enter(who, a) })
+		who.front.finish(func(p packed) { c.enter(who, p) })
 		who.front.begin(c.now, c.arrivals.toClient)
 	case outputsDue:
 		if who.pipe != nil {
@@ -313,10 +311,10 @@ func (c *cluster) arrive() (to *replica) {
 	default:
 		to = c.route(c.first, &req)
 		if to.front.free() {
-			c.enter(to, arrivalOf(index, &req))
+			c.enter(to, pack(index, &req))
 			break
 		}
-		to.front.enters(arrivalOf(index, &req))
+		to.front.enters(pack(index, &req))
 		to.front.begin(c.now, c.arrivals.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
@@ -324,9 +322,8 @@ func (c *cluster) arrive() (to *replica) {
 }
 
 // enter puts a request into the queue of a replica, which begins at once if it is idle.
-func (c *cluster) enter(r *replica, a arrival) {
-	a.came = c.now
-	r.waiting.fresh.push(a)
+func (c *cluster) enter(r *replica, p packed) {
+	r.waiting.fresh.push(arrival{p, c.now})
 	c.wake(r)
 }
 
@@ -388,7 +385,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 // refuseThose ends the requests that a replica can never begin.
 func (c *cluster) refuseThose(r *replica) {
 	for _, q := range r.refused {
-		c.refuse(q.Index, &q.Request, c.server.beyondWatermark(r.room, q.goal))
+		c.refuse(q.index, &q.Request, c.server.beyondWatermark(r.room, q.goal))
 	}
 	if len(r.refused) > 0 && !c.arrivals.any {
 		c.arrivals.next, c.arrivals.any = c.source.Next()
@@ -443,15 +440,15 @@ func (c *cluster) output(r *replica) {
 	free := f.free()
 	if free || r.only {
 		for _, o := range r.outputs {
-			q := o.sequence
+			s := o.stream
 			if free {
-				q.unsent += o.gain
-				if q.complete = o.ended; f.sends(q) {
-					c.sent(q, c.now+c.way)
+				s.unsent += o.gain
+				if s.complete = o.ended; f.sends(s) {
+					c.sent(s, c.now+c.way)
 				}
 			}
 			if r.only && !o.ended {
-				c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
+				c.handovers.add(c.now+r.move(int(s.prompt), c.server.Link), s)
 			}
 		}
 	}
@@ -462,19 +459,18 @@ func (c *cluster) output(r *replica) {
 }
 
 // sent is a client that has tokens at a time: the first ones, the last ones or those between.
-func (c *cluster) sent(q *sequence, at unit.Seconds) {
+func (c *cluster) sent(s *stream, at unit.Seconds) {
 	switch {
-	case q.last == 0:
-		q.First = at
+	case s.last == 0:
+		s.first = at
 	case !c.options.sums:
-		c.result.batches.of(q.Index).gap(at - q.last)
+		c.result.batches.of(s.index).gap(at - s.last)
 	}
-	q.last, q.unsent = at, 0
-	if !q.complete {
+	s.last, s.unsent = at, 0
+	if !s.complete {
 		return
 	}
-	q.Last = at
-	c.result.answered(&q.Record, c.options)
+	c.result.answered(s.record(), c.options)
 	c.source.Finished(at)
 	if !c.arrivals.any {
 		c.arrivals.next, c.arrivals.any = c.source.Next()
