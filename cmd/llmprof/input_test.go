@@ -57,8 +57,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// FuzzEstimate checks that no command line and no config.json panics, and that an
-// estimate is printed only where there is one.
+// FuzzEstimate checks that no command line and no config.json panics, and that an estimate is printed only where there is one: it ends
+// with 0 where it is possible, and else with its verdict.
 func FuzzEstimate(f *testing.F) {
 	f.Add(tinyLlama, "h100", "fp8", 1, 64, 8, 1)
 	f.Add(`{"model_type": "mamba2"}`, "t4", "", 0, -1, 1<<40, 3)
@@ -67,11 +67,22 @@ func FuzzEstimate(f *testing.F) {
 		testkit.Must(t, os.WriteFile(path, []byte(config), 0o644))
 		got := try(t, "estimate", "--format=json", "--model="+path, "--gpu="+gpu, "--weights="+weights,
 			"--batch="+number(batch), "--prompt-len="+number(prompt), "--gen-len="+number(gen), "--tp="+number(tp))
-		switch {
-		case got.code == 0 && !json.Valid([]byte(got.stdout)):
-			t.Errorf("no JSON: %s", got.stdout)
-		case got.code != 0 && (got.stdout != "" || got.stderr == ""):
-			t.Errorf("exit %d with %q and %q", got.code, got.stdout, got.stderr)
+		var printed struct {
+			Verdict struct {
+				Possible bool
+				Text     string
+			}
+		}
+		if got.stdout == "" {
+			if got.code == 0 || got.stderr == "" {
+				t.Errorf("exit %d without an estimate, and with %q", got.code, got.stderr)
+			}
+			return
+		}
+		testkit.Must(t, json.Unmarshal([]byte(got.stdout), &printed))
+		v := &printed.Verdict
+		if v.Possible != (got.code == 0) || !v.Possible && (v.Text == "" || !strings.Contains(got.stderr, v.Text)) {
+			t.Errorf("exit %d with verdict %+v and %q", got.code, *v, got.stderr)
 		}
 	})
 }
