@@ -125,7 +125,7 @@ func (d *Deployment) size() {
 // of its own, as the engine's scheduler gives it, unless the request says otherwise.
 func (d *Deployment) leaveBatch() {
 	if d.Request.MicroBatches == nil && d.Parallel.PP > 1 && d.runs.Profile().Pipelined {
-		d.Parallel.MicroBatches = d.Parallel.PP
+		d.Parallel.MicroBatches = min(d.Parallel.PP, or(d.Request.MaxSeqs, d.Parallel.PP)) // a batch has a sequence at least
 	}
 	d.Workload.Batch = max(or(d.Request.Batch, 1), d.Parallel.MicroBatches)
 }

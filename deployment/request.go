@@ -252,6 +252,8 @@ func (q *Request) Check() error {
 		return unit.Errorf("{max_num_seqs} %d: want at least 1; without it the scheduler's default holds", *q.MaxSeqs)
 	case q.MaxSeqs != nil && w.Batch > *q.MaxSeqs:
 		return unit.Errorf("{batch} %d: {max_num_seqs} lets %d sequences run at once", w.Batch, *q.MaxSeqs)
+	case q.MaxSeqs != nil && or(q.MicroBatches, 1) > *q.MaxSeqs:
+		return unit.Errorf("{micro_batches} %d: {max_num_seqs} lets %d sequences run at once", *q.MicroBatches, *q.MaxSeqs)
 	case or(q.Captures, 1) < 1:
 		return unit.Errorf("{max_cudagraph_capture_size} %d: it must be at least 1; {enforce_eager} captures none", *q.Captures)
 	case q.Eager && q.Captures != nil:
