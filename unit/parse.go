@@ -107,6 +107,9 @@ func (k kind) parse(s string) (float64, error) {
 	if !ok {
 		return 0, fmt.Errorf("%q is not %s: %q is not a unit of it; write it as in %q", s, k.noun, unit, k.example)
 	}
+	if scale == 1 { // The number stands as it was written, however many digits it has.
+		return v, nil
+	}
 	if v *= scale; math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%q is not %s: it is too large", s, k.noun)
 	}
