@@ -21,7 +21,8 @@ type gridFile struct {
 	*os.File
 	name  string
 	whole *atomicfile.File // the new file; nil where rows are appended
-	last  string           // last of the rows that were there before, where no note says of which grid they are
+	bare  bool             // no note says of which grid the rows are that were there before
+	last  string           // last of them then
 	begin int64            // bytes of the rows that were there before
 	head  string           // first line; "" where the rows have none
 	json  bool             // rows are objects of JSON
@@ -70,7 +71,7 @@ func (f *gridFile) resume(from uint64) error {
 	}
 	text, err := input.Read(restName(f.name), 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.begin = end
+		f.begin, f.bare = end, true
 		return f.look(from)
 	}
 	var rest gridRest
@@ -115,6 +116,8 @@ func (f *gridFile) look(from uint64) error {
 	switch {
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("reading %s: %w", f.name, input.Cause(err))
+	case f.begin == 0:
+		return fmt.Errorf("%s is empty: leave out --from", f.name)
 	case rows > from:
 		return fmt.Errorf("%s has %d rows, more than the %d points before --from", f.name, rows, from)
 	}
@@ -122,15 +125,21 @@ func (f *gridFile) look(from uint64) error {
 	return err
 }
 
-// follows sees that the last row of a file without a note is one of this grid. Where none of the points before is possible it cannot tell.
+// follows sees that a file without a note ends with the last row before those that are appended. Where none of a block of points before is
+// possible it cannot tell.
 func (f *gridFile) follows(ctx context.Context, g *sweep.Grid, o sweep.Options) error {
-	if f.last == "" {
+	if !f.bare {
 		return nil
 	}
-	switch rows, err := sweep.Before(ctx, g, o, o.Skip); {
+	rows, err := sweep.Before(ctx, g, o, o.Skip)
+	rows, last := "\n"+strings.TrimPrefix(rows, f.head), "\n"+f.last
+	switch {
 	case err != nil:
 		return err
-	case rows != "" && !strings.Contains("\n"+rows, "\n"+f.last):
+	case rows == "\n", f.last != "" && strings.HasSuffix(rows, last):
+	case f.last == "", strings.Contains(rows, last):
+		return fmt.Errorf("%s lacks rows of points before --from %d", f.name, o.Skip)
+	default:
 		return fmt.Errorf("%s has rows of another grid: its last one is none of those before --from %d; give the same command, or another file",
 			f.name, o.Skip)
 	}

@@ -216,7 +216,8 @@ func TestSweepFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"hello\n": "does not begin as the rows of this sweep do", whole: "has 8 rows, more than the 6 points before --from",
-		"{}\n": "does not begin",
+		"{}\n": "does not begin", "": "is empty", lines[0]: "lacks rows of points before --from 6",
+		strings.Join(lines[:6], ""): "lacks rows of points before --from 6",
 	} {
 		testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 		if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, want) || read() != text {

@@ -61,6 +61,8 @@ type Options struct {
 	Source   func() (Source, error)  // makes one for each worker
 	Name     func(key string) string // names settings in reasons; nil for their keys
 	Out      io.Writer               // nil where See alone takes the rows
+
+	until uint64 // points of the shard after which none is answered; 0 for all
 }
 
 // text is what an error says of a point.
@@ -84,15 +86,11 @@ func (g *Grid) blockPoints() uint64 {
 	return blockPoints
 }
 
-// Before gives the rows of this grid that end at a point, as text: those of a block of points, and perhaps some that follow it.
+// Before gives the rows of a block of points that ends before a point, as text.
 func Before(ctx context.Context, g *Grid, o Options, at uint64) (string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var text strings.Builder
-	o.Out, o.See, o.Skip = &text, nil, at-min(at, g.blockPoints())
-	answered := false
-	o.Progress = func(_, _ uint64) { answered = true; cancel() }
-	if _, err := Run(ctx, g, o); err != nil && !answered {
+	o.Out, o.See, o.Progress, o.Skip, o.until = &text, nil, nil, at-min(at, g.blockPoints()), at
+	if _, err := Run(ctx, g, o); err != nil {
 		return "", err
 	}
 	return text.String(), nil
@@ -138,6 +136,9 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		team.Go(func() { w.run(ctx, jobs) })
 	}
 	from, to := o.Shard.Span(points)
+	if o.until > 0 {
+		to = min(to, from+o.until)
+	}
 	all.Points, from = to-from, min(from+o.Skip, to)
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
 	team.Go(func() { deal(ctx, from, to, g.blockPoints(), free, jobs, order) })
