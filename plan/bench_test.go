@@ -28,6 +28,10 @@ func BenchmarkLoads(b *testing.B) {
 			q.Prompt, q.Load.Rate = serving.Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, 4
 			q.Targets = []Target{{TTFT, 0.99, 2}, {TPOT, 0, 0.03}}
 		}},
+		{"99th percentiles", "qwen3-32b", nil, func(q *Request) {
+			q.Prompt, q.Gen, q.Load.Rate = serving.Lengths{Kind: "lognormal", Mean: 2000, Spread: 1.176067}, serving.Fixed(300), 12
+			q.Targets = []Target{{TTFT, 0.99, 1}, {TPOT, 0.99, 0.04}}
+		}},
 		{"concurrency", "llama3.1-70b", nil, func(q *Request) { q.Load.Concurrency = 64 }},
 	} {
 		b.Run(x.name, func(b *testing.B) {

@@ -24,15 +24,21 @@ type candidate struct {
 	likely   float64           // what the row ranks by, by the closed form
 	missed   float64           // by how many times it misses a target by the closed form; at most 1 where it misses none
 	atLoad   float64           // the same with those units under the load; without targets the time of a request
-	rows     map[int]*Row      // by the units, with the settings that its server starts with
-	prompts  float64           // share of the time that prompts take by the closed form
+	tried    map[trial]*Row
+	prompts  float64 // share of the time that prompts take by the closed form
 
 	servers map[variant]*serving.Steadies // by the drafts and the limit
 	waves   map[[2]int]*serving.Steady
 }
 
+// A trial is settings of a deployment with a number of units.
+type trial struct {
+	variant
+	units int
+}
+
 // release frees the steady states, which hold the times of many steps.
-func (c *candidate) release() { c.servers, c.rows = nil, nil }
+func (c *candidate) release() { c.servers = nil }
 
 // predictor prices the steps of the unit.
 func (c *candidate) predictor() *analytic.Predictor {
@@ -166,6 +172,7 @@ func (s *search) largest(c *candidate) {
 type guess struct {
 	rate, inSystem  float64 // requests a second that it answers, and those that are in it
 	ttft, tpot, e2e float64
+	wait            float64 // of the TTFT, for prompts that came before
 	energy          float64
 }
 
@@ -272,7 +279,8 @@ func (s *search) ladder(c *candidate) (all []guess) {
 			if steps > 0 {
 				g.tpot = at.step / gain / (1 - busy)
 			}
-			g.ttft = prompt + at.step + busy*prompt/2/(1-min(busy, 0.95))
+			g.wait = busy * prompt / 2 / (1 - min(busy, 0.95))
+			g.ttft = prompt + at.step + g.wait
 			g.e2e = g.ttft + g.tpot*steps
 			g.inSystem = max(g.rate*g.e2e, at.b)
 			all = append(all, g)
@@ -292,7 +300,7 @@ func (q *Request) over(g *guess, slower float64) (worst float64) {
 		is := [...]float64{g.ttft, g.tpot, g.tpot, g.e2e}[t.Of]
 		switch {
 		case t.At >= 0.9 && t.Of == TTFT:
-			is *= (1 - math.Log(1-t.At)/3) * max(q.Prompt.Quantile(t.At)/q.Prompt.MeanLength(), 1)
+			is = (g.ttft-g.wait)*max(q.Prompt.Quantile(t.At)/q.Prompt.MeanLength(), 1) + g.wait*(1-math.Log(1-t.At))
 		case t.At >= 0.9 && t.Of == E2E:
 			is *= 1.2 * max(q.Gen.Quantile(t.At)/q.Gen.MeanLength(), 1)
 		case t.At >= 0.9:

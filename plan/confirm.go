@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"llmprof/deployment"
 	"llmprof/internal/concurrent"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -37,12 +36,10 @@ func (s *Simulated) Rounded(t *Target) float64 {
 	return Digits(float64(is), 3)
 }
 
-// How many requests are simulated while deployments are compared, and of rows that are shown: of these four times as many as long as a
-// target is within the spread of a seed.
+// How many requests are simulated of rows that are shown, and of others whose percentiles no steady state has.
 const (
-	quick     = 1200
-	thorough  = 4000
-	mostDrawn = 64000
+	quick    = 1200
+	thorough = 4000
 
 	fewestDrawn = 100 * seeds
 	// steps is how many steps are simulated for a thorough figure: where few requests run at once each takes many, and hardly waits.
@@ -63,37 +60,41 @@ const student = 2.015
 
 // simulate runs requests of the load on a row by several seeds, up to so many.
 func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
-	requests := q.drawn(r, most)
-	request := r.Request(q)
-	d, err := q.From.Serve(ctx, &request)
+	all, err := r.search.steadies(ctx, r.from, r.trial.variant)
 	if err != nil {
 		return err
 	}
-	if _, err := d.Server(ctx); err != nil {
-		return err
-	}
-	var results [seeds]*serving.Result
-	var failed [seeds]error
-	concurrent.Each(seeds, func(i int) { results[i], failed[i] = r.simulated(ctx, q, d, requests/seeds, uint64(i)+1) })
-	for _, err := range failed {
+	requests := q.drawn(r, most)
+	var results []*serving.Figures
+	for seed := range uint64(seeds) {
+		one, err := r.simulated(q, all, requests/seeds, seed+1)
 		if err != nil {
 			return err
 		}
+		results = append(results, one)
 	}
-	r.Simulated = summary(results[:], r.slower)
+	r.Simulated = summary(results, r.slower)
 	return ctx.Err()
 }
 
-// simulated runs the requests of one seed.
-func (r *Row) simulated(ctx context.Context, q *Request, d *deployment.Deployment, count int, seed uint64) (*serving.Result, error) {
-	server, err := d.Server(ctx)
-	if err != nil {
-		return nil, err
+// alike is how many units of a row are alike: a router serves them in turn, and none knows of the others, so that one stands for all.
+func (r *Row) alike(q *Request) int {
+	if r.Prefill > 0 || q.clients() > 0 {
+		return 1
 	}
-	count = max(count, 2*int(r.Running))     // so that percentiles are not those of a few sequences that run together
-	fills := max(count/10, 3*int(r.Running)) // requests until as many run as do in the steady state
+	return r.trial.units
+}
+
+// simulated runs the requests of one seed. A router brings each of R units every R-th request of a Poisson process, between which the times
+// have a gamma distribution of the shape R.
+func (r *Row) simulated(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
+	alike, layout := r.alike(q), r.layout()
+	layout.Replicas /= alike
+	running := int(r.Running / float64(alike))
+	count = max(count, 4*running)     // so that percentiles are not those of a few sequences that run together
+	fills := max(count/10, 3*running) // requests until as many run as do in the steady state
 	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: count + fills, Seed: seed}
-	load.Arrival = serving.Arrival{Kind: "poisson", Rate: q.rate() * r.slower}
+	load.Arrival = serving.Arrival{Kind: "gamma", Burstiness: float64(alike), Rate: q.rate() * r.slower / float64(alike)}
 	if n := q.clients(); n > 0 {
 		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}
 		load.Requests += 2 * n
@@ -102,15 +103,15 @@ func (r *Row) simulated(ctx context.Context, q *Request, d *deployment.Deploymen
 	if err != nil {
 		return nil, err
 	}
-	result, err := serving.Simulate(ctx, server, source, serving.Options{Warmup: fills, Seed: seed})
-	if err == nil && result.Interrupted {
-		err = ctx.Err()
+	result, err := all.Simulate(source, layout, serving.Options{Warmup: fills, Seed: seed})
+	if err != nil {
+		return nil, err
 	}
-	return result, err
+	return &result.Figures, nil
 }
 
 // summary puts the simulations of several seeds together: figures of all their requests, and how far each is from them.
-func summary(results []*serving.Result, slower float64) *Simulated {
+func summary(results []*serving.Figures, slower float64) *Simulated {
 	s := &Simulated{}
 	for _, r := range results {
 		s.Requests += r.E2E.N
@@ -133,13 +134,13 @@ func summary(results []*serving.Result, slower float64) *Simulated {
 	return s
 }
 
-func sketch(r *serving.Result, f Figure) *serving.Sketch {
+func sketch(r *serving.Figures, f Figure) *serving.Sketch {
 	return [...]*serving.Sketch{&r.TTFT, &r.TPOT, &r.ITL, &r.E2E}[f]
 }
 
-// spread is by what share as many requests of another seed as all of these are off, from how far the seeds are from each other: the mean
-// of n of them is nearer than one by the root of n.
-func spread(results []*serving.Result, f Figure, of func(*serving.Sketch) float64) float64 {
+// spread is by what share as many requests of other seeds as all of these are off, from how far the seeds are from each other: the mean of
+// n of them is off by the standard deviation of one over the root of n, and the difference of two such means by root two times that.
+func spread(results []*serving.Figures, f Figure, of func(*serving.Sketch) float64) float64 {
 	n, sum, squares := float64(len(results)), 0.0, 0.0
 	for _, r := range results {
 		k := sketch(r, f)
@@ -153,68 +154,58 @@ func spread(results []*serving.Result, f Figure, of func(*serving.Sketch) float6
 	if mean == 0 || n < 2 {
 		return 0
 	}
-	return student * math.Sqrt(max(squares/n-mean*mean, 0)/(n-1)) / mean
+	return student * math.Sqrt(2*max(squares/n-mean*mean, 0)/(n-1)) / mean
 }
 
-// confirmed simulates the rows that are shown, the best first and for longest, as it is the one that is taken: in short simulations the
-// queues of many replicas are not yet as long as they get. One that misses its targets then gets more replicas, or falls out, and the next
-// one takes its place.
+// confirmed simulates the rows that are shown, the best for longest, as it is the one that is taken. Cards of which simulations refuse a
+// row are searched again.
 func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
 	if !h.q.Load.Given() {
 		return h.gather(), nil
 	}
 	for ctx.Err() == nil {
-		rows := h.rows()
 		var open []*Row
-		requests := h.q.thorough()
-		for _, r := range Shown(rows, h.q.Top, h.q.PerGPU) {
-			if own := r.own(); own != nil && own.confirmed < requests {
-				open = append(open, own)
-			}
-		}
-		if len(open) == 0 && len(rows) > 0 && len(h.q.Targets) > 0 {
-			requests *= forFirst
-			if own := rows[0].own(); own != nil && own.confirmed < requests {
+		for i, r := range Shown(h.rows(), h.q.Top, h.q.PerGPU) {
+			if own := r.own(); own != nil && own.confirmed < h.q.least(i) {
+				own.rank = i
 				open = append(open, own)
 			}
 		}
 		if len(open) == 0 {
 			return h.told(ctx), nil
 		}
-		h.apart(open, func(r *Row) { r.confirm(ctx, h.q, requests) })
+		h.apart(open, func(r *Row) { r.confirm(ctx, h.q) })
 		concurrent.Each(len(h.cards), func(i int) { h.cards[i].again(ctx) })
 	}
 	return nil, ctx.Err()
 }
 
-// thorough is how many requests are simulated of a row that is shown.
-func (q *Request) thorough() int {
-	if len(q.Targets) == 0 {
+// least is how many requests are simulated at least of the row of a rank.
+func (q *Request) least(rank int) int {
+	switch {
+	case len(q.Targets) == 0:
 		return quick
+	case rank == 0:
+		return 6 * thorough
 	}
 	return thorough
 }
 
-// forFirst is how many times as many requests as of the others are simulated of the best row.
-const forFirst = 6
-
-// mostAgain is how often a card is searched again.
-const mostAgain = 4
-
-// again leaves rows out that simulations refused. Where none is left of a card, its other deployments are searched.
+// again searches a card again of which a simulation refused a row: now without that.
 func (s *search) again(ctx context.Context) {
-	before := len(s.rows)
-	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool {
-		if r.left {
-			s.open = slices.DeleteFunc(s.open, func(c *candidate) bool { return c == r.from })
-		}
-		return r.left
-	})
-	if before > 0 && len(s.rows) == 0 && s.searches < mostAgain {
+	switch {
+	case !s.refused:
+	case s.searches < mostAgain:
 		s.searches++
 		s.run(ctx, false)
+	default:
+		s.rows = slices.DeleteFunc(s.rows, func(r *Row) bool { return !r.meets })
 	}
+	s.refused = false
 }
+
+// mostAgain is how often a card is searched again.
+const mostAgain = 8
 
 // told is the result, with what the rows that are shown do under other loads, and how much slower the best one may be.
 func (h *hunt) told(ctx context.Context) *Result {
@@ -251,66 +242,49 @@ func (r *Row) own() *Row {
 	if r.search == nil {
 		return nil
 	}
-	for i := range r.search.rows {
-		if o := &r.search.rows[i]; o.order == r.order {
-			return o
-		}
-	}
-	return nil
+	return r.from.tried[r.trial]
 }
 
-// confirm simulates a row with so many requests, and with more until a seed no longer decides, and with more replicas where it misses its
-// targets. It is left out where that does not help.
-func (r *Row) confirm(ctx context.Context, q *Request, requests int) {
-	s, c := r.search, r.from
-	for more := 0; ; more++ {
-		sure, err := r.decide(ctx, q, requests)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.missed(Miss{err.Error(), infinite, nil})
-			r.left = true
-			return
-		case err != nil || sure:
-			r.confirmed = requests
-			return
-		}
-		s.falls(r)
-		v := variant{r.Budget, r.Limit, r.Drafts, r.Prefill / c.DP}
-		units := r.units + 1
-		if v.Prefill > 0 && q.misses(r, TTFT) {
-			v.Prefill, units = v.Prefill+1, r.units
-		}
-		r.left = more == mostGrown || (units+v.Prefill)*c.GPUs > q.MaxGPUs
-		if r.left {
-			return
-		}
-		next, ok := s.qualifies(ctx, c, v, units)
-		if r.left = !ok && next.Simulated == nil || q.Budget > 0 && s.falls(&next); r.left {
-			return
-		}
-		s.exact(ctx, c, &next)
-		next.order = r.order
-		*r = next
+// confirm simulates a row, and refuses it where it misses its targets.
+func (r *Row) confirm(ctx context.Context, q *Request) {
+	sure, err := r.decide(ctx, q)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		r.search.missed(Miss{err.Error(), infinite, nil})
+	case sure:
+		r.confirmed = q.least(r.rank)
+		return
+	default:
+		r.search.falls(r)
 	}
+	r.meets, r.search.refused = false, true
 }
 
-// mostGrown is how many units more than its steady state takes a row may get.
-const mostGrown = 3
-
-// decide simulates so many requests on a row, and more where a seed decides, and reports whether it meets its targets whatever the seed.
-func (r *Row) decide(ctx context.Context, q *Request, requests int) (sure bool, err error) {
-	for ; ; requests *= 4 {
+// decide simulates a row, and reports whether it meets its targets: the best one whatever the seed, of which four times as many requests
+// are simulated as long as a seed decides.
+func (r *Row) decide(ctx context.Context, q *Request) (meets bool, err error) {
+	least := q.least(r.rank)
+	for requests := min(thorough, least); ; requests = max(4*requests, least) {
 		if err := r.simulate(ctx, q, requests); err != nil {
 			return false, err
 		}
-		within := false
-		for i := range q.Targets {
-			t := &q.Targets[i]
-			is, spread := r.Simulated.Of(t)
-			within = within || is.Times(1-spread) <= t.Most && is.Times(1+spread) > t.Most
-		}
-		if !within || requests >= mostDrawn {
-			return !q.tooSlow(r), nil
+		switch {
+		case r.rank > 0 || len(q.Targets) == 0:
+			return q.holds(r, 0), nil
+		case !q.holds(r, -1) || requests >= 4*least:
+			return q.holds(r, 1), nil
+		case requests >= least && q.holds(r, 1):
+			return true, nil
 		}
 	}
+}
+
+// holds reports whether a simulated row meets all targets with figures that are so many spreads longer.
+func (q *Request) holds(r *Row, spreads float64) bool {
+	return !slices.ContainsFunc(q.Targets, func(t Target) bool {
+		is, spread := r.Simulated.Of(&t)
+		return is.Times(1+spreads*spread) > t.Most
+	})
 }

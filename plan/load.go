@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -82,9 +83,9 @@ func (s *search) chosen() (some []*candidate) {
 // best is the best row of the card so far; nil for none.
 func (s *search) best() *Row {
 	var best *Row
-	for i := range s.rows {
-		if best == nil || s.q.compare(&s.rows[i], best) < 0 {
-			best = &s.rows[i]
+	for _, r := range s.rows {
+		if best == nil || s.q.compare(r, best) < 0 {
+			best = r
 		}
 	}
 	return best
@@ -108,23 +109,13 @@ func (s *search) mostUnits(c *candidate, best *Row) int {
 
 // keep adds the row of a deployment with the fewest units with which it qualifies, if there are any; by latency with the most.
 func (s *search) keep(ctx context.Context, c *candidate, v variant, most int) {
-	rows := map[int]*Row{}
 	first := min(max(c.units, 1), most)
 	if s.q.By == Latency {
 		first = most
 	}
-	units := fewest(first, most, func(units int) bool {
-		r, ok := s.qualifies(ctx, c, v, units)
-		if c.rows == nil {
-			c.rows = map[int]*Row{}
-		}
-		if rows[units] = &r; v == (variant{}) {
-			c.rows[units] = &r
-		}
-		return ok
-	}, s.q.By == Latency)
+	units := fewest(first, most, func(units int) bool { return s.qualifies(ctx, c, v, units).meets }, s.q.By == Latency)
 	if units > 0 {
-		s.add(ctx, c, rows[units])
+		s.add(ctx, c, s.qualifies(ctx, c, v, units))
 	}
 }
 
@@ -133,8 +124,10 @@ func (s *search) add(ctx context.Context, c *candidate, r *Row) bool {
 	if s.q.Budget > 0 && s.falls(r) {
 		return false
 	}
-	s.exact(ctx, c, r)
-	s.rows = append(s.rows, *r)
+	if r.Estimate == (Spans{}) {
+		s.exact(ctx, c, r)
+	}
+	s.rows = append(s.rows, r)
 	return true
 }
 
@@ -186,11 +179,7 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 	if err != nil || most < 1 {
 		return
 	}
-	plain := c.rows[most]
-	if plain == nil {
-		r, _ := s.qualifies(ctx, c, variant{}, most)
-		plain = &r
-	}
+	plain := s.qualifies(ctx, c, variant{}, most)
 	answers := plain.Utilization > 0
 	shorter, faster := answers && s.q.misses(plain, TPOT, ITL), !answers || s.q.misses(plain, TTFT)
 	if s.q.exceeds(plain) > hopeful && len(s.q.Drafts) == 0 {
@@ -254,8 +243,8 @@ func (s *search) apart(ctx context.Context, c *candidate, drafts int) {
 			if prefill < 1 || prefill >= total {
 				continue
 			}
-			var r Row
-			if r, ok = s.qualifies(ctx, c, variant{Drafts: drafts, Prefill: prefill}, total-prefill); ok && s.add(ctx, c, &r) {
+			r := s.qualifies(ctx, c, variant{Drafts: drafts, Prefill: prefill}, total-prefill)
+			if ok = r.meets && s.add(ctx, c, r); ok {
 				break
 			}
 		}
@@ -265,9 +254,17 @@ func (s *search) apart(ctx context.Context, c *candidate, drafts int) {
 	}
 }
 
-// qualifies is the deployment with so many units, and whether its steady state, and at percentiles its simulation, meets the targets.
-func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units int) (Row, bool) {
+// qualifies is the deployment with so many units, which meets the targets if its steady state does, with its percentiles.
+func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units int) *Row {
+	key := trial{v, units}
+	if r := c.tried[key]; r != nil {
+		return r
+	}
+	if c.tried == nil {
+		c.tried = map[trial]*Row{}
+	}
 	r := c.Row
+	c.tried[key] = &r
 	s.sized(&r, units)
 	r.Budget, r.Limit, r.Drafts = v.Budget, v.Limit, v.Drafts
 	if v.Prefill > 0 {
@@ -277,26 +274,42 @@ func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units i
 	if v.Limit > 0 {
 		r.Batch = v.Limit
 	}
-	r.units, r.from, r.search = units, c, s
-	if err := s.settled(ctx, c, v, &r); err != nil {
+	r.trial, r.from, r.search = key, c, s
+	err := s.settled(ctx, c, v, &r)
+	switch {
+	case err != nil:
 		s.unanswered(c, v, &r, err)
-		return r, false
+		return &r
+	case s.q.tailed() && !s.q.tooSlow(&r):
+		err = s.tails(ctx, c, v, &r)
 	}
-	if s.q.tooSlow(&r) {
+	switch {
+	case err != nil:
+		s.missed(Miss{err.Error(), infinite, nil})
+	case s.q.tooSlow(&r):
 		s.falls(&r)
-		return r, false
+	default:
+		r.meets = true
 	}
-	if s.q.tailed() {
-		if err := r.simulate(ctx, s.q, quick); err != nil {
-			s.missed(Miss{err.Error(), infinite, nil})
-			return r, false
-		}
-		if s.q.tooSlow(&r) {
-			s.falls(&r)
-			return r, false
-		}
+	return &r
+}
+
+// tails gives a row percentiles: those of the sample path of its steady state, or of a short simulation where that has none.
+func (s *search) tails(ctx context.Context, c *candidate, v variant, r *Row) error {
+	gaps := func(t Target) bool { return t.Of == ITL }
+	if s.q.clients() > 0 || slices.ContainsFunc(s.q.Targets, gaps) {
+		return r.simulate(ctx, s.q, quick)
 	}
-	return r, true
+	all, err := s.steadies(ctx, c, v)
+	if err != nil {
+		return err
+	}
+	figures, ok := all.Tails(s.q.rate()*r.slower, r.layout())
+	if !ok {
+		return r.simulate(ctx, s.q, quick)
+	}
+	r.Simulated = summary([]*serving.Figures{figures}, r.slower)
+	return ctx.Err()
 }
 
 // unanswered remembers a deployment that comes to no steady state.

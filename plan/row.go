@@ -49,9 +49,10 @@ type Row struct {
 
 	search    *search // that it is of, and what it was made from
 	from      *candidate
-	units     int
-	confirmed int // requests of the simulation in which it met its targets
-	left      bool
+	trial     trial
+	meets     bool // it meets the targets as far as is known
+	confirmed int  // requests of the simulation in which it met them, at least
+	rank      int  // of those that are shown
 }
 
 // Spans are the times of a deployment with their intervals.
@@ -187,7 +188,7 @@ func (r *Row) Request(q *Request) deployment.Request {
 	d.PromptLen, d.Prompts = tokens(&text)
 	d.GenLen, d.Answers = tokens(&q.Gen)
 	switch parts := max(r.MicroBatches, 1); {
-	case !q.Load.Given() || r.Utilization == 0 && r.units == 0 && r.search == nil:
+	case !q.Load.Given() || r.Utilization == 0 && r.search == nil:
 		set(&d.MicroBatches, parts, 1)
 	case r.Split.PP > 1:
 		d.MicroBatches = &parts

@@ -141,7 +141,7 @@ func (h *hunt) rows() (all []Row) {
 	for _, s := range h.cards {
 		for i := range s.rows {
 			s.rows[i].order = len(all)
-			all = append(all, s.rows[i])
+			all = append(all, *s.rows[i])
 		}
 	}
 	h.q.markPareto(all)
@@ -184,10 +184,11 @@ type search struct {
 	card     *Card
 	splits   []Split
 	open     []*candidate // deployments that may qualify, the likeliest first
-	rows     []Row
+	rows     []*Row
 	miss     Miss
 	searched int
 	searches int  // how often it was searched again
+	refused  bool // a simulation refused a row since it was searched
 	events   *int // that loads of clients may still be simulated for
 }
 
@@ -227,6 +228,7 @@ func (s *search) likely() float64 {
 
 // run finds the rows of the card.
 func (s *search) run(ctx context.Context, behind bool) {
+	s.rows = nil
 	switch {
 	case len(s.open) == 0:
 	case s.continuous():
@@ -234,7 +236,7 @@ func (s *search) run(ctx context.Context, behind bool) {
 	default:
 		s.batches(ctx)
 	}
-	slices.SortFunc(s.rows, func(a, b Row) int { return s.q.compare(&a, &b) })
+	slices.SortFunc(s.rows, s.q.compare)
 	if most := s.most(); most > 0 && len(s.rows) > most {
 		s.rows = s.rows[:most]
 	}
@@ -272,7 +274,7 @@ func (s *search) batches(ctx context.Context) {
 			if r, larger := s.batch(c, batch); !larger {
 				break
 			} else if r.Batch > 0 {
-				s.rows = append(s.rows, r)
+				s.rows = append(s.rows, &r)
 			}
 		}
 	}

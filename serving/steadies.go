@@ -163,6 +163,14 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 	return st, err
 }
 
+// Simulate runs the requests of a source through a layout of the server, at the times of steps that are known.
+func (t *Steadies) Simulate(source Source, l Layout, o Options) (*Result, error) {
+	server := t.server
+	server.Replicas, server.Prefillers, server.Link = l.Replicas, l.Prefillers, l.Link
+	o.priced = t.prices
+	return Simulate(t.ctx, &server, source, o)
+}
+
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
 func (t *Steadies) Idle() *Steady {
 	t.flow.behindRouter(1)

@@ -145,6 +145,7 @@ type path struct {
 	cut   int32   // job of whose prompt a part is computed
 	rest  float64 // tokens left of that prompt
 	sums  pathSums
+	each  func(v *job, at float64) // gets each job that is answered, and when; nil where none is asked for
 }
 
 // A clock is the times of the steps of a path.
@@ -246,9 +247,7 @@ func (w *path) steady(rate float64) *Steady {
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
 	st := &Steady{Rate: rate, Utilization: min(sums.busy/time, 1), Running: rate * sums.decode / answered}
 	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
-	if !w.handed {
-		st.TTFT += unit.Seconds(w.api(st.Running, rate)-w.sooner(st.Running, rate)) + w.server.Predictor.RequestTime()
-	}
+	st.TTFT += unit.Seconds(w.late(rate))
 	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
 	st.Energy = unit.Joules((sums.energy + w.power*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
@@ -609,6 +608,9 @@ func (w *path) last(v *job, at float64) {
 	if w.sent > 0 && w.sent < len(w.jobs) {
 		w.jobs[w.sent].at = at + float64(w.server.Predictor.RequestTime())
 		w.sent++
+	}
+	if w.each != nil {
+		w.each(v, at)
 	}
 	w.sums.answered++
 	if w.sums.decode += at - v.first; v.gaps > 0 {
