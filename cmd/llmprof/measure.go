@@ -78,7 +78,8 @@ func (t *trial) settle() error {
 		p.Graph = false
 	}
 	if !p.TTFT && !p.TPOT && !p.TTLT && !p.Size && !p.Energy {
-		p.TTFT, p.TPOT, p.TTLT, p.Size, p.Energy = true, p.GenLen > 1, true, true, true
+		asked := func(name string) bool { return !t.given(name) } // --energy=false leaves that out alone
+		p.TTFT, p.TPOT, p.TTLT, p.Size, p.Energy = asked("ttft"), p.GenLen > 1 && asked("tpot"), asked("ttlt"), asked("size"), asked("energy")
 	}
 	if t.node < 0 || t.node >= max(p.Nodes, 1) {
 		return usage("--node %d: %d hosts count from 0", t.node, max(p.Nodes, 1))
@@ -140,7 +141,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 		return err
 	}
 	lab.Models.NoFiles = t.named
-	lab.Shared, lab.NeedEnergy, lab.Node = t.shared, t.given("energy"), t.node
+	lab.Shared, lab.NeedEnergy, lab.Node = t.shared, t.given("energy") && p.Energy, t.node
 	if !t.given("engine") && p.Engine != experiment.Native {
 		p.Engine = lab.Engine(ctx, *p)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/pythontest"
@@ -156,6 +157,34 @@ func TestUnknownNames(t *testing.T) {
 	} {
 		if got := try(t, strings.Fields(args)...); got.code != want {
 			t.Errorf("%s: exit %d, want %d: %s", args, got.code, want, got.stderr)
+		}
+	}
+}
+
+// A measure that is given as false is left out alone, and none is asked for by that.
+func TestMeasuresLeftOut(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "ttft tpot ttlt size energy", "--energy=false": "ttft tpot ttlt size", "--ttft=false --size=false": "tpot ttlt energy",
+		"--energy": "energy", "--ttft --energy=false": "ttft", "--gen-len=1": "ttft ttlt size energy",
+	} {
+		f := pflag.NewFlagSet("measure", pflag.ContinueOnError)
+		tr := &trial{point: experiment.Default(), given: f.Changed}
+		tr.figureFlags(f)
+		tr.workloadFlags(f)
+		tr.point.Model, tr.point.Engine = "llama3.1-8b", experiment.Transformers
+		testkit.Must(t, f.Parse(strings.Fields(args)))
+		testkit.Must(t, tr.settle())
+		var got []string
+		for _, x := range []struct {
+			name string
+			on   bool
+		}{{"ttft", tr.point.TTFT}, {"tpot", tr.point.TPOT}, {"ttlt", tr.point.TTLT}, {"size", tr.point.Size}, {"energy", tr.point.Energy}} {
+			if x.on {
+				got = append(got, x.name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q measures %v, want %s", args, got, want)
 		}
 	}
 }
