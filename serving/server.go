@@ -81,6 +81,7 @@ type room struct {
 	blocks int
 	size   int        // tokens of a block
 	each   unit.Bytes // bytes of one block on one GPU
+	logged float64    // tokens that the engine's log counts for a block
 	linear bool       // a sequence takes a block for every size tokens
 	bytes  func(context float64) unit.Bytes
 }
@@ -102,10 +103,15 @@ func (s *Server) room() *room {
 		r.each = state
 	}
 	pass := cmp.Or(s.Scheduler.Pass, s.Scheduler.Budget) // what buffers are as large as
-	left := p.CacheMemory(pass, min(s.Scheduler.MaxSeqs, pass)) - draft
-	r.blocks = int(min(max(math.Floor(float64(left)/float64(r.each)), 0), math.MaxInt32))
+	sequences := min(s.Scheduler.MaxSeqs, pass)
+	memory := p.CacheMemory(pass, sequences)
+	r.blocks = int(min(max(math.Floor(float64(memory-draft)/float64(r.each)), 0), math.MaxInt32))
+	r.logged = float64(block)
+	if log, known := p.Start(pass, sequences, cmp.Or(s.Context, maxLength)); known && !r.linear && log.Tokens > 0 {
+		r.logged = log.Tokens * float64(r.each/memory)
+	}
 	if s.CacheTokens > 0 {
-		r.blocks = s.CacheTokens / block
+		r.blocks = int(float64(s.CacheTokens) / r.logged)
 	}
 	return r
 }
@@ -115,7 +121,7 @@ func (r *room) check(s *Server) error {
 		return nil
 	}
 	if s.CacheTokens > 0 {
-		return fmt.Errorf("KV cache of %d tokens: want at least a block of %d", s.CacheTokens, r.size)
+		return fmt.Errorf("KV cache of %d tokens: want at least a block of %.0f", s.CacheTokens, math.Ceil(r.logged))
 	}
 	return fmt.Errorf("nothing is left of the GPU's memory for a KV cache beside the weights and steps of %d tokens: give more GPUs, "+
 		"narrower weights or smaller steps",
@@ -176,10 +182,10 @@ func (s *Server) cached(prompt int) int {
 	return min(hit/s.Scheduler.Block*s.Scheduler.Block, prompt-1)
 }
 
-// Tokens is what the KV cache of a replica holds.
+// Tokens is the capacity of the KV cache of a replica as the engine's log states it.
 func (s *Server) Tokens() int {
 	r := s.room()
-	return r.blocks * r.size
+	return int(math.Round(float64(r.blocks) * r.logged))
 }
 
 func checkRules(s *engine.Scheduler) error {
