@@ -33,7 +33,7 @@ func TestExperimentScripts(t *testing.T) {
 		{name: "sglang-h100", command: "sglang/reduce.py sglang/h100", want: "validate/observations/h100-sglang.csv"},
 		{name: "sglang-h200", command: "sglang/reduce.py sglang/h200", want: "validate/observations/h200-sglang.csv"},
 		{name: "pair-vllm", command: "h200-pair/reduce.py h200-pair --vllm", want: "validate/observations/h200-vllm-0.33.csv"},
-		{name: "pair-sglang", command: "h200-pair/reduce.py h200-pair --sglang", want: "validate/observations/h200-sglang-0.5.23.csv"},
+		{name: "pair-sglang", command: "h200-pair/reduce.py h200-pair h200-sglang --sglang", want: "validate/observations/h200-sglang-0.5.23.csv"},
 		{name: "hybrids-host", command: "h200-hybrids/table.py h200-hybrids"},
 		{name: "host-phases", command: "vllm-host/table.py vllm-host/h100"},
 		{name: "host-steps", command: "vllm-host/steps.py vllm-load-models/fourth-launches-1.jsonl.gz"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 type serversQuestion struct {
 	output
 	gpu         string
+	engine      string // what served the runs of files; "" for what they say
 	calibration string // a file; "" for what is built in
 }
 
@@ -33,8 +35,10 @@ func (a *app) validateServers() *cobra.Command {
 		Long: "Simulate the servers whose runs come with the program, request by request, and compare TTFT, TPOT,\n" +
 			"E2E and throughput. No constant is fitted on them. The error is predicted over observed, less 1.\n" +
 			"With files, the runs of llmprof measure --engine openai in them: requests come when they came,\n" +
-			"with the tokens that they had. --gpu says what the server ran on.",
-		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg",
+			"with the tokens that they had. --gpu says what the server ran on, and --engine what it was where the\n" +
+			"server did not say it, as an option that it was started with.",
+		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg\n" +
+			"  llmprof validate servers --gpu h200 --engine vllm@0.33.0+gdn-triton load.json",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			return a.runValidateServers(cmd.Context(), o, files)
 		},
@@ -43,12 +47,13 @@ func (a *app) validateServers() *cobra.Command {
 	o.flags(cmd)
 	cmd.Flags().Lookup("output").Usage += " of one GPU"
 	cmd.Flags().StringVarP(&o.gpu, "gpu", "g", "", "only servers on this `GPU`, as h200; of files, what the server ran on")
+	cmd.Flags().StringVar(&o.engine, "engine", "", "`engine` that served the runs of files, with its release and options")
 	settings.CalibrationFlag(cmd.Flags(), &o.calibration)
 	return cmd
 }
 
 func (a *app) runValidateServers(ctx context.Context, o *serversQuestion, files []string) error {
-	runs, err := servedRuns(o.gpu, files)
+	runs, err := o.runs(files)
 	if err != nil {
 		return err
 	}
@@ -71,17 +76,21 @@ func (a *app) runValidateServers(ctx context.Context, o *serversQuestion, files 
 	return o.write(a, forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }, chart: v.Chart})
 }
 
-// servedRuns are those that come with the program, or those of files.
-func servedRuns(gpu string, files []string) ([]served.Run, error) {
-	if len(files) == 0 {
+// runs are those that come with the program, or those of files.
+func (o *serversQuestion) runs(files []string) ([]served.Run, error) {
+	switch {
+	case len(files) > 0:
+	case o.engine != "":
+		return nil, usage("--engine %.40q says what served the runs of files: name one", o.engine)
+	default:
 		runs, err := served.Runs()
-		runs = slices.DeleteFunc(runs, func(r served.Run) bool { return gpu != "" && !strings.EqualFold(gpu, r.GPU) })
+		runs = slices.DeleteFunc(runs, func(r served.Run) bool { return o.gpu != "" && !strings.EqualFold(o.gpu, r.GPU) })
 		if err == nil && len(runs) == 0 {
-			err = usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000-server", gpu)
+			err = usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000-server", o.gpu)
 		}
 		return runs, err
 	}
-	if gpu == "" {
+	if o.gpu == "" {
 		return nil, usage("which GPU did the server run on? Give --gpu, as in --gpu h100")
 	}
 	files, err := reports.Expand(files)
@@ -95,10 +104,11 @@ func servedRuns(gpu string, files []string) ([]served.Run, error) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := served.FromResult(names[i], d, gpu)
+		r, err := served.FromResult(names[i], d, o.gpu)
 		if err != nil {
 			return nil, err
 		}
+		r.Engine = cmp.Or(o.engine, r.Engine)
 		runs = append(runs, *r)
 	}
 	return runs, nil

@@ -5,11 +5,11 @@ begun=$SECONDS; limit=${LIMIT:-480}; set=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d); turns=$work/turns; res=$work/results; mkdir -p "$turns" "$res"
 case $set in
-full) jobs_list="llama3.1-8b qwen3.5-9b deepseek-v2-lite"; traces=0; seconds=50; points="1x128 1x1024 1x512 8x1024 32x1024 1x8192 8x128 128x512 128x1024" ;;
-layers) jobs_list="dense hybrid moe-hybrid mla"; traces=1; seconds=32; points="1x128 1x1024 8x1024 32x128 128x128" ;;
+full) jobs_list="llama3.1-8b qwen3.5-9b deepseek-v2-lite"; traces=0; seconds=45; res=$OUT; points="1x128 1x1024 8x1024 32x1024 1x8192 1x512 8x128 128x512 128x1024" ;;
+layers) jobs_list="dense hybrid moe-hybrid"; traces=1; seconds=30; points="1x128 1x1024" ;;
 esac
 groups=()
-pack() { for f in "$res"/*.log; do tail -c 40000 "$f" >"$f.t" && mv "$f.t" "$f"; done; tar czf "$OUT/sglang-$set.tgz" -C "$res" .; ls -la "$OUT"; echo "done after $((SECONDS - begun)) s"; }
+pack() { for f in "$res"/*.log; do tail -c 40000 "$f" >"$f.t" && mv "$f.t" "$f"; done; [ "$res" = "$OUT" ] || tar czf "$OUT/sglang-$set.tgz" -C "$res" .; ls -la "$OUT"; echo "done after $((SECONDS - begun)) s"; }
 finish() { for g in "${groups[@]}"; do kill -9 -- "-$g" 2>/dev/null; done; pack; }
 trap finish EXIT
 port=30100

@@ -25,7 +25,7 @@ import (
 type Run struct {
 	Name        string
 	Model, GPU  string
-	Engine      string // vllm or sglang
+	Engine      string // vllm or sglang, with its release where the server says it
 	Weights     string // format of the weights; "" for the model's own
 	TP, DP, EP  int
 	MoETP, PP   int // 0 where experts are not cut, and without a pipeline
@@ -304,10 +304,14 @@ func Coverage(all []*Scored, name string) float64 {
 	return inside / n
 }
 
-// engineOf is the engine that a server is simulated as: what does not say its kind schedules as vLLM does.
+// engineOf is the engine that a server is simulated as, with the release that it says it is of: what does not say its kind schedules as
+// vLLM does.
 func engineOf(d *result.Result) string {
 	switch kind := d.Engine.Options["server"]; kind {
 	case "vllm", "sglang":
+		if d.Engine.Version != "" {
+			return kind + "@" + d.Engine.Version
+		}
 		return kind
 	case "llama.cpp":
 		return "llamacpp"

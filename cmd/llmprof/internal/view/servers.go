@@ -110,7 +110,8 @@ func (s *Servers) groups() []serverGroup {
 	}
 	groups = append(groups, serverGroup{name: "this project's others"}, serverGroup{name: "logs of others"})
 	for _, x := range s.All {
-		i := slices.Index(names, x.Run.Engine)
+		name, _, _ := strings.Cut(x.Run.Engine, "@")
+		i := slices.Index(names, name)
 		switch l := x.Run.Licence; {
 		case l != "" && l != served.Own:
 			i = len(names) + 1
