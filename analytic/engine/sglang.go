@@ -37,7 +37,7 @@ var sglang = Engine{
 		},
 	},
 	title: "SGLang",
-	releases: releases{timed: []string{"0.5.14"}, traced: []string{"0.5.23"}, spread: 0.31, patches: []patch{
+	releases: releases{timed: []string{"0.5.14"}, traced: []string{"0.5.23"}, spread: 0.27, patches: []patch{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
 			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
 		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "files in " +
@@ -45,7 +45,7 @@ var sglang = Engine{
 			apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
 		{from: version{0, 5, 20}, what: "FlashInfer runs gated delta nets over prompts on Hopper", source: "flashinfer_gdn_prefill_default of " +
 			"gdn_backend.py and triton_gdn_fused_proj.py of 0.5.23; tables of vLLM 0.25.0", apply: sglangDelta},
-		{from: version{0, 5, 22}, what: "small kernels start before those ahead of them have ended, and prompts are launched in whole graphs " +
+		{from: version{0, 5, 22}, until: version{1}, what: "small kernels start before those ahead of them have ended, and prompts are launched in whole graphs " +
 			"with breaks", source: "traces and small models of 0.5.23 (experiments/h200-sglang); torch 2.14.1 and FlashInfer 0.7.1 since 0.5.22",
 			apply: sglangStartsEarly},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
