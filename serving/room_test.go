@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTokensAsLogged states the KV cache of models whose sequences take more than one kind of block as their engine's log does, and takes what a log
-// says as it is meant: a server that is told the tokens that are worked out has the same blocks.
+// TestTokensAsLogged holds that the KV cache of models whose sequences take more than one kind of block is stated as their engine's log
+// does, and that a server which is told the tokens that are worked out has the same blocks.
 func TestTokensAsLogged(t *testing.T) {
 	for _, c := range []struct{ model, engine, scheduler string }{
 		{"llama3.1-8b", "vllm", "vllm"}, {"qwen3.5-9b", "vllm", "vllm"}, {"gpt-oss-20b", "vllm", "vllm"}, {"deepseek-v2-lite", "vllm", "vllm"},

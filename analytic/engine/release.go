@@ -76,7 +76,8 @@ func AtRelease(from analytic.Engine, release string) (analytic.Engine, error) {
 	}
 	if !slices.Contains(of.traced, release) {
 		at.profile.ReleaseError = of.spread
-		at.profile.Unmeasured = fmt.Sprintf("%s %s: not measured; constants of %s, wider by %.0f %%", e.title, release, of.timed[0], 100*of.spread)
+		at.profile.Unmeasured = fmt.Sprintf("%s %s: not measured; constants of %s, wider by %.0f %%",
+			e.title, release, of.timed[0], 100*of.spread)
 	}
 	number := parseVersion(release)
 	for _, p := range of.patches {

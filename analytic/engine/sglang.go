@@ -45,8 +45,9 @@ var sglang = Engine{
 			apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
 		{from: version{0, 5, 20}, what: "FlashInfer runs gated delta nets over prompts on Hopper", source: "flashinfer_gdn_prefill_default of " +
 			"gdn_backend.py and triton_gdn_fused_proj.py of 0.5.23; tables of vLLM 0.25.0", apply: sglangDelta},
-		{from: version{0, 5, 22}, until: version{1}, what: "small kernels start before those ahead of them have ended, and prompts are launched in whole graphs " +
-			"with breaks", source: "traces and small models of 0.5.23 (experiments/h200-sglang); torch 2.14.1 and FlashInfer 0.7.1 since 0.5.22",
+		{from: version{0, 5, 22}, until: version{1}, what: "small kernels start before those ahead of them have ended, and prompts are " +
+			"launched in whole graphs with breaks", source: "traces and small models of 0.5.23 (experiments/h200-sglang); " +
+			"torch 2.14.1 and FlashInfer 0.7.1 since 0.5.22",
 			apply: sglangStartsEarly},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
 			apply: olderTables("sglang@0.5.6.post2")},
@@ -173,8 +174,9 @@ func sglangConstants(c *roofline.Constants) {
 
 // sglangStartsEarly makes SGLang one of torch 2.14.1 and FlashInfer 0.7.1, as traces and models of 8 to 12 layers have it. Norms, rotary
 // embedding, writes of the cache and activations are launched to start before the kernel ahead of them has ended (programmatic dependent
-// launch): a layer of the dense model takes 134.7 µs for 140.9 of vLLM 0.33 by the same GEMMs, of which 2.9 are of these five. Between the
-// logits and the next step lie 13 kernels where it chooses the likeliest token. The host's times are of requests by its Python API, as vLLM's.
+// launch): a layer of the dense model takes 134.7 µs for 140.9 of vLLM 0.33 by the same GEMMs, of which 2.9 are of these five. Between
+// the logits and the next step lie 13 kernels where it chooses the likeliest token. The host's times are of requests by its Python API, as
+// vLLM's are.
 func sglangStartsEarly(e *Engine, _ version) {
 	constants := e.profile.Constants
 	e.profile.Constants = func(c *roofline.Constants) {

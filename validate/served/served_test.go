@@ -26,7 +26,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 208 {
+	if len(runs) != 210 {
 		t.Errorf("%d runs", len(runs))
 	}
 	n := 0
@@ -51,7 +51,7 @@ func TestRuns(t *testing.T) {
 		(288 + 533 + 587 + 686 + 1421 + 2114) + (215 + 300 + 326 + 427) + (64 + 128 + 256 + 384 + 512 + 1024) +
 		(194 + 474 + 792 + 306 + 476 + 349 + 559 + 1580 + 215 + 300 + 380 + 628 + 608) +
 		(330 + 499 + 676 + 1028) + (461 + 782) + (392 + 820 + 1247) + 845 +
-		(84 + 142 + 325 + 349) + (237 + 589 + 1019 + 976 + 2440) + (167 + 452 + 671 + 886 + 484 + 1227 + 2064 + 82 + 105); n != want {
+		300 + 508 + (84 + 142 + 325 + 349) + (237 + 589 + 1019 + 976 + 2440) + (167 + 452 + 671 + 886 + 484 + 1227 + 2064 + 82 + 105); n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
 }
@@ -202,10 +202,10 @@ func TestFromResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Engine != "vllm@0.25.1" || r.Rate != 16 || r.Concurrency != 0 || r.CacheTokens != 462944 || len(r.Requests) != 320 || r.Requests[319].At < 15 ||
-		r.Requests[0].Prompt != 1024 {
-		t.Errorf("%s, %g/s, %d clients, %d tokens of cache, %d requests, the last at %g", r.Engine, r.Rate, r.Concurrency, r.CacheTokens, len(r.Requests),
-			float64(r.Requests[319].At))
+	if r.Engine != "vllm@0.25.1" || r.Rate != 16 || r.Concurrency != 0 || r.CacheTokens != 462944 || len(r.Requests) != 320 ||
+		r.Requests[319].At < 15 || r.Requests[0].Prompt != 1024 {
+		t.Errorf("%s, %g/s, %d clients, %d tokens of cache, %d requests, the last at %g", r.Engine, r.Rate, r.Concurrency,
+			r.CacheTokens, len(r.Requests), float64(r.Requests[319].At))
 	}
 	d.Serving.Completed--
 	if _, err := served.FromResult("rate16.json", d, "h100"); err == nil {
