@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"llmprof/analytic"
 	"llmprof/analytic/energy"
@@ -268,14 +269,21 @@ func (q *Request) Check() error {
 func (q *Request) given(keys ...string) string {
 	v := reflect.ValueOf(q).Elem()
 	for _, key := range keys {
-		for i := range v.NumField() {
-			if v.Type().Field(i).Tag.Get("json") == key && !v.Field(i).IsZero() {
-				return key
-			}
+		if i, ok := fieldsByKey()[key]; ok && !v.Field(i).IsZero() {
+			return key
 		}
 	}
 	return ""
 }
+
+// fieldsByKey are the numbers of the fields of a request. Searches ask for them once for each deployment.
+var fieldsByKey = sync.OnceValue(func() map[string]int {
+	t, all := reflect.TypeFor[Request](), map[string]int{}
+	for i := range t.NumField() {
+		all[t.Field(i).Tag.Get("json")] = i
+	}
+	return all
+})
 
 // server are the keys of the settings of a server under load. Memory alone depends on some without one too.
 func server() (keys []string) {

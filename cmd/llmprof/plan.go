@@ -44,10 +44,10 @@ func (a *app) planCommand() *cobra.Command {
 			"  llmprof plan qwen3-32b:rate=8 llama3.1-8b:rate=4,out=400 --ttft p95=1s",
 		Args: planArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = commandLine(cmd)
 			if len(args) > 1 {
 				return a.runFleet(cmd.Context(), cmd.Flags(), o, args)
 			}
-			o.command = commandLine(cmd)
 			return a.runPlan(cmd.Context(), o)
 		},
 	}
@@ -72,10 +72,12 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
-	p, err := a.searched(ctx, o)
+	p, err := a.searched(ctx, &o.Asked)
 	if err != nil {
 		return err
 	}
+	p.Full = o.rejected
+	a.detail(ctx, o, p)
 	if err := o.output.write(a, planForms(p, o.command)); err != nil {
 		return err
 	}
@@ -86,7 +88,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 }
 
 // searched is what a search found.
-func (a *app) searched(ctx context.Context, o *planOrder) (*view.Plan, error) {
+func (a *app) searched(ctx context.Context, o *plan.Asked) (*view.Plan, error) {
 	q, err := o.Request(ctx, a.library())
 	if err != nil {
 		return nil, err
@@ -104,36 +106,43 @@ func (a *app) searched(ctx context.Context, o *planOrder) (*view.Plan, error) {
 	if err != nil {
 		return nil, wrong(err)
 	}
-	p := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Full: o.rejected, Evidence: evidence,
-		Took: unit.Seconds(time.Since(begin).Seconds())}
-	if len(p.Shown) > 0 {
-		best := &p.Shown[0]
-		p.Checks = checks(best, q)
-		if o.launch || o.output.format == asReport {
-			p.Launch = plan.Launches(best, q, best.Card.Checkpoint())
-		}
-		if o.rejected {
-			p.Formats = a.formats(ctx, best, q).Reasons()
-		}
+	return &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Evidence: evidence,
+		Took: unit.Seconds(time.Since(begin).Seconds())}, nil
+}
+
+// detail adds what is told of the first row alone: how it is checked and started, and what other formats take.
+func (a *app) detail(ctx context.Context, o *planOrder, p *view.Plan) {
+	if len(p.Shown) == 0 {
+		return
 	}
-	return p, nil
+	best, q := &p.Shown[0], p.Request
+	p.Checks = checks(best, q)
+	if o.launch || o.output.format == asReport {
+		p.Launch = plan.Launches(best, q, best.Card.Checkpoint())
+	}
+	if o.rejected {
+		p.Formats = a.formats(ctx, best, q).Reasons()
+	}
 }
 
 // planForms is a plan in its forms; one without rows has no chart.
 func planForms(p *view.Plan, command string) forms {
 	f := forms{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
-	if len(p.Result.Rows) == 0 {
-		return f
+	if len(p.Result.Rows) > 0 {
+		f.chart, f.poster, f.sheet = p.Chart, p.Sheet, made(p.ReportPage, command)
 	}
-	f.chart, f.poster = p.Chart, p.Sheet
-	f.sheet = func(files bool) (*report.Page, error) {
-		page, err := p.ReportPage(files)
+	return f
+}
+
+// made is a report that says which command line made it.
+func made(of func(files bool) (*report.Page, error), command string) func(files bool) (*report.Page, error) {
+	return func(files bool) (*report.Page, error) {
+		page, err := of(files)
 		if err == nil {
 			page.Command, page.Version = command, versionText()
 		}
 		return page, err
 	}
-	return f
 }
 
 // nothing says that no deployment qualifies, and which came nearest.

@@ -71,10 +71,7 @@ func settingsOf(f *pflag.FlagSet, text string) (all []string) {
 
 // runFleet searches deployments of each model, and puts them together.
 func (a *app) runFleet(ctx context.Context, flags *pflag.FlagSet, o *planOrder, args []string) error {
-	if o.launch || o.rejected || o.output.format == asReport || o.output.picture() != "" {
-		return usage("--launch, --rejected, reports and charts are of one model: plan them one by one")
-	}
-	f := &view.Fleet{}
+	f := &view.Fleet{Full: o.rejected}
 	var requests []*plan.Request
 	var rows [][]plan.Row
 	for _, arg := range args {
@@ -82,8 +79,7 @@ func (a *app) runFleet(ctx context.Context, flags *pflag.FlagSet, o *planOrder, 
 		if err != nil {
 			return err
 		}
-		one := &planOrder{Asked: *asked}
-		p, err := a.searched(ctx, one)
+		p, err := a.searched(ctx, asked)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arg, err)
 		}
@@ -92,13 +88,16 @@ func (a *app) runFleet(ctx context.Context, flags *pflag.FlagSet, o *planOrder, 
 		}
 		f.Plans, requests, rows = append(f.Plans, p), append(requests, p.Request), append(rows, p.Shown)
 	}
-	f.Fleets = plan.Fleets(requests, rows)
-	for i, p := range f.Plans {
-		if len(f.Fleets) > 0 {
-			p.Checks = checks(f.Fleets[0].Rows[i], p.Request)
+	all := forms{page: f.Page, table: f.Table, data: func() any { return f.Document() }}
+	if f.Fleets = plan.Fleets(requests, rows); len(f.Fleets) > 0 {
+		for i := range f.Plans {
+			p := f.Chosen(i)
+			a.detail(ctx, o, p)
+			f.Plans[i].Checks, f.Plans[i].Launch, f.Plans[i].Formats = p.Checks, p.Launch, p.Formats
 		}
+		all.chart, all.sheet = f.Chart, made(f.ReportPage, o.command)
 	}
-	err := o.output.write(a, forms{page: f.Page, table: f.Table, data: func() any { return f.Document() }})
+	err := o.output.write(a, all)
 	if err != nil || len(f.Fleets) > 0 {
 		return err
 	}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/plan"
@@ -16,6 +17,20 @@ const FleetSchema = "llmprof.fleet/v1"
 type Fleet struct {
 	Plans  []*Plan // one of each model
 	Fleets []plan.Fleet
+	Full   bool // all reasons why GPUs fell out are shown
+}
+
+// Chosen is the plan of a model with the row of the first fleet as its first.
+func (f *Fleet) Chosen(model int) *Plan {
+	p := *f.Plans[model]
+	best := f.Fleets[0].Rows[model]
+	p.Shown = []plan.Row{*best}
+	for i := range f.Plans[model].Shown {
+		if r := &f.Plans[model].Shown[i]; r != best {
+			p.Shown = append(p.Shown, *r)
+		}
+	}
+	return &p
 }
 
 // A FleetDocument is a fleet for programs.
@@ -96,6 +111,12 @@ func gpusOfFleet(x *plan.Fleet) string {
 	return fmt.Sprintf("%d × %s", x.GPUs, x.GPU)
 }
 
+// costs says what a fleet is and costs.
+func (f *Fleet) costs(i int) string {
+	x := &f.Fleets[i]
+	return fmt.Sprintf("%s, $%.2f/h, $%.0f/month", gpusOfFleet(x), float64(x.PerHour), float64(x.PerMonth()))
+}
+
 // Page is the fleets for people, with what stands behind each deployment of the first.
 func (f *Fleet) Page() *render.Document {
 	var titles []string
@@ -108,10 +129,8 @@ func (f *Fleet) Page() *render.Document {
 	}
 	var words render.Fields
 	first := &f.Fleets[0]
-	words.Add("Choice", fmt.Sprintf("%s, $%.2f/h, $%.0f/month", gpusOfFleet(first), float64(first.PerHour), float64(first.PerMonth())))
-	if len(f.Fleets) > 1 {
-		x := &f.Fleets[1]
-		words.Add("Runner-up", fmt.Sprintf("%s, $%.2f/h, $%.0f/month", gpusOfFleet(x), float64(x.PerHour), float64(x.PerMonth())))
+	for i, name := range []string{"Choice", "Runner-up"}[:min(len(f.Fleets), 2)] {
+		words.Add(name, f.costs(i))
 	}
 	for i, p := range f.Plans {
 		r := first.Rows[i]
@@ -121,6 +140,27 @@ func (f *Fleet) Page() *render.Document {
 		}
 		words.Add(p.models()[0], append(lines, p.Checks...)...)
 	}
-	d.Blocks = append(d.Blocks, *f.Table(), words)
+	d.Blocks = append(d.Blocks, *f.Table(), render.Notes{Title: "Warnings", Items: f.warnings()}, words)
+	for _, p := range f.Plans {
+		if rejected := p.rejected(); f.Full && len(rejected.Rows) > 0 {
+			rejected.Title += " of " + p.models()[0]
+			d.Blocks = append(d.Blocks, rejected, p.Formats)
+		}
+		for i := range p.Launch {
+			d.Blocks = append(d.Blocks, launch(&p.Launch[i], fmt.Sprintf("Launch %s with %s", p.models()[0], p.Launch[i].Engine))...)
+		}
+	}
 	return d
+}
+
+// warnings are those of all plans, each once.
+func (f *Fleet) warnings() (all []string) {
+	for _, p := range f.Plans {
+		for _, text := range Texts(p.warnings()) {
+			if !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
 }

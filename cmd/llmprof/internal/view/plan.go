@@ -30,21 +30,26 @@ type Plan struct {
 // Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
 func (p *Plan) Page() *render.Document {
 	d := &render.Document{Title: p.title()}
-	d.Blocks = append(d.Blocks, p.rows(), render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
+	d.Blocks = append(d.Blocks, p.rows(p.multiples()), render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
 	if p.Full && len(p.Result.Rejected) > 0 {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
 	if len(p.Formats.Rows) > 0 {
 		d.Blocks = append(d.Blocks, p.Formats)
 	}
-	for _, l := range p.Launch {
-		d.Blocks = append(d.Blocks, render.Verbatim{Title: "Launch with " + l.Engine, Lines: strings.Split(
-			strings.TrimRight(l.Text, "\n"), "\n")})
-		if len(l.Notes) > 0 {
-			d.Blocks = append(d.Blocks, render.Notes{Items: l.Notes})
-		}
+	for i := range p.Launch {
+		d.Blocks = append(d.Blocks, launch(&p.Launch[i], "Launch with "+p.Launch[i].Engine)...)
 	}
 	return d
+}
+
+// launch is how a row is started, under a title.
+func launch(l *plan.Launch, title string) []render.Block {
+	all := []render.Block{render.Verbatim{Title: title, Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")}}
+	if len(l.Notes) > 0 {
+		all = append(all, render.Notes{Items: l.Notes})
+	}
+	return all
 }
 
 // asAsked is a time without the zeros of a computed one: 500 ms.
@@ -136,17 +141,26 @@ func (p *Plan) uncertain(i int) string {
 	return ""
 }
 
-func (p *Plan) rows() render.Table {
+// rows are the rows that are shown, with what they do under some multiples of the load.
+func (p *Plan) rows(loads []float64) render.Table {
 	several, engines, tails := len(p.models()) > 1, p.engines() > 1, p.tails()
 	t := render.Table{Columns: []render.Column{
 		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true},
 		{Title: "split", Key: "split", Left: true},
-		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 1}, {Title: "batch", Key: "batch", Drop: 2},
+		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 3}, {Title: "batch", Key: "batch", Drop: 4},
 		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3},
-		{Title: "tok/s", Key: "tok_s", Drop: 3},
+		{Title: "tok/s", Key: "tok_s", Drop: 5},
 		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok", Drop: 1},
-		{Title: "J/tok", Key: "j_token", Drop: 4},
+		{Title: "J/tok", Key: "j_token", Drop: 6},
 	}}
+	drop := 1 // after what has the same figures in all rows at a rate: tokens a second
+	if p.Request.Load.Concurrency > 0 {
+		drop = 7
+	}
+	for i, times := range loads {
+		t.Columns = append(t.Columns, render.Column{Title: fmt.Sprintf("at %g ×, ms", times), Unit: "TTFT/TPOT", Drop: drop + i,
+			Key: fmt.Sprintf("at_%g", times)})
+	}
 	const firstTime = 9 // the column after TPOT
 	for i, x := range tails {
 		title := strings.Fields(x.String())
@@ -171,6 +185,9 @@ func (p *Plan) rows() render.Table {
 			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
 			cents(float64(r.JToken)),
 		}
+		for _, times := range loads {
+			cells = append(cells, under(r, times))
+		}
 		for j, x := range tails {
 			cells = slices.Insert(cells, firstTime+j, at(r, &x))
 		}
@@ -183,6 +200,24 @@ func (p *Plan) rows() render.Table {
 		t.Add(cells...)
 	}
 	return t
+}
+
+// multiples are those of the load beyond itself that rows are shown under; none without a load.
+func (p *Plan) multiples() []float64 {
+	if len(p.Shown) == 0 || len(p.Shown[0].Loads) == 0 {
+		return nil
+	}
+	return plan.Loads[1:]
+}
+
+// under is the mean TTFT and TPOT of a row under a multiple of the load, in milliseconds; nil where it does not answer that.
+func under(r *plan.Row, times float64) any {
+	for _, l := range r.Loads {
+		if l.Times == times && l.Why == "" {
+			return fmt.Sprintf("%.0f/%.0f", 1e3*float64(l.TTFT), 1e3*float64(l.TPOT))
+		}
+	}
+	return nil
 }
 
 // A PlanWords is a row as a page says it, rounded as the command line rounds it.
@@ -400,7 +435,7 @@ func (p *Plan) also() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "qualify: " + listed(names, mostNamed) + " (--top)"
+	return "qualify: " + listed(names, mostAlso) + " (--top)"
 }
 
 func (p *Plan) perHour(r *plan.Row) string {
@@ -489,8 +524,11 @@ func (p *Plan) rejected() render.Fields {
 	return f
 }
 
-// mostNamed is how many GPUs without a price are named; the JSON has all.
-const mostNamed = 8
+// How many GPUs are named that qualify besides, and how many without a price; the JSON has all.
+const (
+	mostAlso  = 4
+	mostNamed = 8
+)
 
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {

@@ -30,21 +30,25 @@ func (p *Plan) ReportPage(files bool) (*report.Page, error) {
 	p.choice(&sure)
 	page.Sections = []report.Section{
 		{ID: "choice", Title: "Choice", Parts: []report.Part{{Block: sure}}},
-		{ID: "deployments", Title: "Deployments that qualify", Parts: []report.Part{{Block: p.rows(), Sortable: true}, {Picture: picture}}},
+		{ID: "deployments", Title: "Deployments that qualify", Parts: []report.Part{{Block: p.rows(nil), Sortable: true}, {Picture: picture}}},
 		{ID: "latency", Title: "Latency under load", Parts: []report.Part{p.percentiles(r), p.loads()}},
 		{ID: "rejected", Title: "Ruled out", Parts: []report.Part{{Block: p.nearest()}}},
 		{ID: "assumptions", Title: "Assumptions and sources", Parts: []report.Part{{Block: p.sources(r)}}},
 	}
-	for i, l := range p.Launch {
-		s := report.Section{ID: fmt.Sprintf("launch-%d", i+1), Title: "Launch with " + l.Engine, Parts: []report.Part{
-			{Block: render.Verbatim{Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")}}}}
-		if len(l.Notes) > 0 {
-			s.Parts = append(s.Parts, report.Part{Block: render.Notes{Items: l.Notes}})
+	p.launches(page, "Launch with ")
+	page.Drop()
+	return page, nil
+}
+
+// launches adds how the first row is started to a report.
+func (p *Plan) launches(page *report.Page, title string) {
+	for i := range p.Launch {
+		s := report.Section{ID: fmt.Sprintf("launch-%d", len(page.Sections)), Title: title + p.Launch[i].Engine}
+		for _, block := range launch(&p.Launch[i], "") {
+			s.Parts = append(s.Parts, report.Part{Block: block})
 		}
 		page.Sections = append(page.Sections, s)
 	}
-	page.Drop()
-	return page, nil
 }
 
 // cards are the headline figures of a row.
@@ -70,12 +74,21 @@ func (p *Plan) cards(r *plan.Row) []report.Card {
 	return append(all, c)
 }
 
-// timeCard is a time of a row at the 95th percentile, or its mean where nothing was simulated, beside what was asked of it.
+// timeCard is a time of a row beside what was asked of it: at the percentile that was asked for, else at the 95th.
 func (p *Plan) timeCard(r *plan.Row, of plan.Figure, name string, mean unit.Seconds) report.Card {
 	c := report.Card{Name: name, Value: asAsked(mean), Detail: []string{"mean"}}
+	i := slices.IndexFunc(p.Request.Targets, func(t plan.Target) bool { return t.Of == of })
 	if s := r.Simulated; s != nil {
-		c.Value = asAsked(unit.Seconds(s.Rounded(&plan.Target{Of: of, At: 0.95})))
-		c.Detail = []string{"at the 95th percentile, mean " + short(mean)}
+		tail := plan.Target{Of: of, At: 0.95}
+		if i >= 0 && p.Request.Targets[i].At > 0 {
+			tail.At = p.Request.Targets[i].At
+		}
+		value := asAsked(unit.Seconds(s.Rounded(&tail)))
+		if i >= 0 && p.Request.Targets[i].At == 0 {
+			c.Detail = []string{fmt.Sprintf("mean; %s at the 95th percentile", value)}
+		} else {
+			c.Value, c.Detail = value, []string{fmt.Sprintf("at the %.0fth percentile, mean %s", 100*tail.At, short(mean))}
+		}
 	}
 	for i := range p.Request.Targets {
 		if t := &p.Request.Targets[i]; t.Of == of {
