@@ -106,6 +106,14 @@ type block struct {
 	done     chan struct{}
 }
 
+// span is the first point of the shard, and the one after its last.
+func (o *Options) span(points uint64) (from, to uint64) {
+	if from, to = o.Shard.Span(points); o.until > 0 {
+		to = min(to, from+o.until)
+	}
+	return from, to
+}
+
 // Run answers the points of a grid in order. What was written before the context ended
 // stays, up to the last whole block.
 func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
@@ -135,10 +143,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		w.text = newText(o.Format, &w.row, g.Loaded())
 		team.Go(func() { w.run(ctx, jobs) })
 	}
-	from, to := o.Shard.Span(points)
-	if o.until > 0 {
-		to = min(to, from+o.until)
-	}
+	from, to := o.span(points)
 	all.Points, from = to-from, min(from+o.Skip, to)
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
 	team.Go(func() { deal(ctx, from, to, g.blockPoints(), free, jobs, order) })
