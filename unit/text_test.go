@@ -221,7 +221,9 @@ type binary struct{ *Bytes }
 func (b binary) String() string { return b.Binary() }
 
 func FuzzText(f *testing.F) {
-	for _, v := range []float64{0, 1, 0.004505, 999.95, 999.9499999, 1023.95, 1023.9499, 1048575, 1e15, 1.999999999999841e15, 9.9995e17, 1e21, 1e-13} {
+	for _, v := range []float64{
+		0, 1, 0.004505, 999.95, 999.9499999, 1023.95, 1023.9499, 1048575, 1e15, 1.999999999999841e15, 9.9995e17, 1e21, 1e-13,
+	} {
 		f.Add(v)
 	}
 	f.Fuzz(func(t *testing.T, v float64) {
