@@ -76,13 +76,15 @@ SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall pat
   encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime internal/runtime/... internal/abi internal/stringslite internal/bytealg
 
 TABLES := hardware.toml $(wildcard hardware/*.toml hardware/calibrations/*.toml) analytic/engine/operators.csv
+OBSERVED := $(filter-out validate/observations/sources.csv,$(wildcard validate/observations/*.csv))
 
 .PHONY: web page-program vendor
 page-program:
-	@# The program has its tables without their comments, which nobody reads there.
+	@# The program has its tables without their comments, notes on GPUs and notes on observations, which nobody reads there.
 	@mkdir -p bin/page
-	@{ printf '{"Replace": {'; next=; for table in $(TABLES); do \
-	  bare=bin/page/$$(echo $$table | tr / -); sed 's/^[[:space:]]*#.*//' $$table >$$bare; \
+	@{ printf '{"Replace": {'; next=; for table in $(TABLES) $(OBSERVED); do \
+	  bare=bin/page/$$(echo $$table | tr / -); case $$table in validate/*) change='/^source,/!s/,("[^"]*"|[^",]*)$$/,/' ;; \
+	  *) change='s/^[[:space:]]*#.*//; /^notes = \[$$/,/^\]$$/s/.*//' ;; esac; sed -E "$$change" $$table >$$bare; \
 	  printf '%s"%s": "%s"' "$$next" $$table $$bare; next=', '; \
 	done; printf '}}\n'; } >bin/page/overlay.json
 	GOOS=js GOARCH=wasm go build -overlay bin/page/overlay.json -trimpath -ldflags "-s -w" $(foreach p,$(SMALL),-gcflags=$(p)=-l) -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm

@@ -64,7 +64,7 @@ func TestSteadyOfFullCache(t *testing.T) {
 		{"llama3.1-8b", "l40s", "vllm", 60000, Lengths{Kind: "lognormal", Mean: 1000, Spread: 0.5}, Fixed(400), 0},
 		// 12 sequences.
 		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}, 0},
-		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500), 0},
+		{"gemma3-12b", "h100", "vllm", 359750, Fixed(1500), Fixed(500), 0}, // 3750 pages, of which a sequence takes 126
 		{"llama3.1-70b", "h200", "vllm-2024", 0, Fixed(1024), Fixed(900), 0},
 		{"llama3.1-70b", "h200", "sglang", 0, Fixed(1024), Fixed(900), 0},
 		{"llama3.1-8b", "a100", "tensorrt-llm-max-utilization", 100000, Fixed(700), Fixed(700), 0},

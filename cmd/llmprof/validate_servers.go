@@ -37,8 +37,7 @@ func (a *app) validateServers() *cobra.Command {
 			"With files, the runs of llmprof measure --engine openai in them: requests come when they came,\n" +
 			"with the tokens that they had. --gpu says what the server ran on, and --engine what it was where the\n" +
 			"server did not say it, as an option that it was started with.",
-		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg\n" +
-			"  llmprof validate servers --gpu h200 --engine vllm@0.33.0+gdn-triton load.json",
+		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			return a.runValidateServers(cmd.Context(), o, files)
 		},
