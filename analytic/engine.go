@@ -85,6 +85,8 @@ type Profile struct {
 	Unmeasured string
 	// ReleaseError is by how much the times of that release may differ from those of the measured ones, as a share of the expected time.
 	ReleaseError float64
+	// Traced is the generation of GPUs on which that release was measured all the same, so that it has no such error there; "" for none.
+	Traced string
 }
 
 // Engine is the name without the release and what it runs with.

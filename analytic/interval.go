@@ -222,7 +222,11 @@ func (p *Predictor) pace(t *total, generation float64) (fast, slow float64) {
 // span is the expected time with its interval, no part of which lies below the floor.
 func (p *Predictor) span(floor, expected unit.Seconds, off ends) Span {
 	e := p.machine.Engine.Profile()
-	low, high := math.Hypot(off.low, e.ReleaseError), math.Hypot(off.high, e.ReleaseError)+e.Older
+	release := e.ReleaseError
+	if g := p.machine.GPU; g.Generation != "" && g.Generation == e.Traced {
+		release = 0
+	}
+	low, high := math.Hypot(off.low, release), math.Hypot(off.high, release)+e.Older
 	return Span{
 		Floor: floor, Expected: max(expected, floor),
 		Low: max(expected.Times(1-low), floor), High: max(expected.Times(1+high), floor),

@@ -172,7 +172,7 @@ func (s *search) largest(c *candidate) {
 type guess struct {
 	rate, inSystem  float64 // requests a second that it answers, and those that are in it
 	ttft, tpot, e2e float64
-	wait            float64 // of the TTFT, for prompts that came before
+	wait            float64 // the part of TTFT in which prompts that came before run
 	energy          float64
 }
 

@@ -52,7 +52,7 @@ type Row struct {
 	trial     trial
 	meets     bool // it meets the targets as far as is known
 	confirmed int  // requests of the simulation in which it met them, at least
-	rank      int  // of those that are shown
+	rank      int  // its place among the rows that are shown
 }
 
 // Spans are the times of a deployment with their intervals.

@@ -19,8 +19,8 @@ type frontend struct {
 	passes   int          // how many passes have begun
 	entering fifo[entering]
 	steps    fifo[delivered] // outputs of steps, not taken apart yet
-	taken    []delivered     // those that the pass takes apart
-	ready    fifo[*stream]   // those that have tokens to send
+	taken    []delivered     // outputs that the pass takes apart
+	ready    fifo[*stream]   // streams that have tokens to send
 	spare    []output        // memory for outputs
 	sums     bool            // only the times of first and last tokens are asked for
 }

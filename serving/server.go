@@ -107,8 +107,10 @@ func (s *Server) room() *room {
 	memory := p.CacheMemory(pass, sequences)
 	r.blocks = int(min(max(math.Floor(float64(memory-draft)/float64(r.each)), 0), math.MaxInt32))
 	r.logged = float64(block)
-	if start, known := p.Start(pass, sequences, cmp.Or(s.Context, maxLength)); known && !r.linear && start.Tokens > 0 {
-		r.logged = start.Tokens * float64(r.each/memory)
+	if !r.linear {
+		if start, known := p.Start(pass, sequences, cmp.Or(s.Context, maxLength)); known && start.Tokens > 0 {
+			r.logged = start.Tokens * float64(r.each/memory)
+		}
 	}
 	if s.CacheTokens > 0 {
 		r.blocks = int(float64(s.CacheTokens) / r.logged)

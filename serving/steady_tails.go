@@ -78,8 +78,8 @@ func (w *path) late(rate float64) float64 {
 	return w.api(running, rate) - w.sooner(running, rate) + float64(w.server.Predictor.RequestTime())
 }
 
-// spreadPrompts gives jobs prompts that are equally likely parts of their distribution. The tables of steps have prompts of one length with
-// as much attention as all. Those that are much longer have more, and take as long as prompts with more tokens.
+// spreadPrompts gives jobs prompts that are equally likely parts of their distribution. The tables of steps price all prompts at one length,
+// whose attention is the mean of theirs. A much longer prompt has more attention than that: it counts as a prompt of more tokens.
 func (f *flow) spreadPrompts(jobs []job) {
 	n := len(jobs)
 	long := f.longer(f.prompts.part(n-1, n))
@@ -99,7 +99,7 @@ func (f *flow) spreadPrompts(jobs []job) {
 // longer is by how many times longer the tokens of a prompt take than those of prompts of the mean attention, up to some length.
 func (f *flow) longer(most int) func(prompt int) float64 {
 	var lengths []int
-	var times []float64 // of a token, by the lengths
+	var times []float64 // time of a token at each of the lengths
 	for n := 2 * int(f.uncached.length+f.uncached.past); ; n *= 2 {
 		cached := f.server.cached(n)
 		e, err := f.server.Predictor.Predict(&analytic.Workload{Batch: 1, PromptLen: n, GenLen: 1, CachedPrefix: cached,

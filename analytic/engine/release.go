@@ -15,8 +15,8 @@ import (
 type releases struct {
 	// Releases whose operators or steps were timed, that of the constants first; "0.24" is 0.24.0 and 0.24.1 too.
 	timed []string
-	// Releases of which whole models were measured, with the patches that traces of them gave.
-	traced []string
+	// traced are the releases of which whole models were measured, with the patches that traces of them gave, and the generation of GPUs.
+	traced map[string]string
 	// By how much the times of another release may differ besides, as a share of the expected time. Added in quadrature to the interval of
 	// the timed releases, it has 95 % of the times inside that are known of others: 896 of vLLM 0.12 to 0.33 (0.145), 370 of SGLang 0.5.5
 	// to 0.5.10 (0.27) and 789 of TensorRT-LLM 1.0 to 1.3 (0.06). Without it 85, 81 and 93 % were inside. Those of
@@ -27,8 +27,8 @@ type releases struct {
 
 // A patch is what releases of an engine do otherwise than those that were timed.
 type patch struct {
-	// The first release that does so and the first that no longer does; 0.0.0 where none is known. Releases without a number, most of them
-	// of a year ago, are not before 1.0.0.
+	// from is the first release that does so, and until the first that no longer does; 0.0.0 where none is known. A release without a number
+	// is taken for none before 1.0.0: most builds of that kind are a year old.
 	from, until version
 	what        string
 	source      string
@@ -74,11 +74,12 @@ func AtRelease(from analytic.Engine, release string) (analytic.Engine, error) {
 	if slices.ContainsFunc(of.timed, func(t string) bool { return release == t || strings.HasPrefix(release, t+".") }) {
 		return &at, nil
 	}
-	if !slices.Contains(of.traced, release) {
-		at.profile.ReleaseError = of.spread
-		at.profile.Unmeasured = fmt.Sprintf("%s %s: not measured; constants of %s, wider by %.0f %%",
-			e.title, release, of.timed[0], 100*of.spread)
+	measured := "not measured; "
+	if at.profile.Traced = of.traced[release]; at.profile.Traced != "" {
+		measured = fmt.Sprintf("measured on GPUs of the generation %s alone; elsewhere ", at.profile.Traced)
 	}
+	at.profile.ReleaseError = of.spread
+	at.profile.Unmeasured = fmt.Sprintf("%s %s: %sconstants of %s, wider by %.0f %%", e.title, release, measured, of.timed[0], 100*of.spread)
 	number := parseVersion(release)
 	for _, p := range of.patches {
 		if p.of(number) {

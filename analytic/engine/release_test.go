@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func TestUnmeasuredIsSaid(t *testing.T) {
 	for name, want := range map[string]string{
 		"vllm@0.33.0":          "vLLM 0.33.0: not measured; constants of 0.25.1, wider by 14 %",
 		"sglang@0.5.22":        "SGLang 0.5.22: not measured; constants of 0.5.14, wider by 27 %",
-		"sglang@0.5.23":        "",
+		"sglang@0.5.23":        "SGLang 0.5.23: measured on GPUs of the generation hopper alone; elsewhere constants of 0.5.14, wider by 27 %",
 		"sglang@0.5.9+deepep":  "SGLang 0.5.9: not measured; constants of 0.5.14, wider by 27 %",
 		"tensorrt-llm@unknown": "TensorRT-LLM unknown: not measured; constants of 1.3.0rc20, wider by 6 %",
 		"transformers-graph@5": "transformers 5: not measured; constants of 5.17, wider by 14 %",
@@ -149,6 +150,26 @@ func TestOlderTables(t *testing.T) {
 		a, b := constant(x.gpu, x.older, x.key), constant(x.gpu, x.newer, x.key)
 		if (a != b) != x.differ || x.differ && a <= b {
 			t.Errorf("%s on %s: %g by %s and %g by %s, want the older slower: %v", x.key, x.gpu, a, x.older, b, x.newer, x.differ)
+		}
+	}
+}
+
+// TestTraced holds that a release which was measured on GPUs of one generation has the interval of the timed releases there, and a wider one
+// elsewhere.
+func TestTraced(t *testing.T) {
+	width := func(engine, gpu string) float64 {
+		c := casetest.Case(t, "llama3.1-8b", gpu, 1, 1)
+		c.Machine = casetest.Machine(t, gpu, engine)
+		s := predict(t, c).TPOT
+		return float64((s.High - s.Expected) / s.Expected)
+	}
+	for _, x := range []struct {
+		gpu    string
+		traced bool
+	}{{"h200", true}, {"h100", true}, {"b200", false}, {"a100", false}} {
+		timed, traced, other := width("sglang", x.gpu), width("sglang@0.5.23", x.gpu), width("sglang@0.5.22", x.gpu)
+		if near := math.Abs(traced/timed-1) < 0.2; near != x.traced || (math.Abs(traced/other-1) < 0.01) == x.traced {
+			t.Errorf("%s: +%.0f %% of the timed release, %.0f of 0.5.23, %.0f of 0.5.22", x.gpu, 100*timed, 100*traced, 100*other)
 		}
 	}
 }

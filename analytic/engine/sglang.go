@@ -37,7 +37,7 @@ var sglang = Engine{
 		},
 	},
 	title: "SGLang",
-	releases: releases{timed: []string{"0.5.14"}, traced: []string{"0.5.23"}, spread: 0.27, patches: []patch{
+	releases: releases{timed: []string{"0.5.14"}, traced: map[string]string{"0.5.23": "hopper"}, spread: 0.27, patches: []patch{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
 			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
 		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "files in " +
