@@ -78,8 +78,8 @@ func (w *path) late(rate float64) float64 {
 	return w.api(running, rate) - w.sooner(running, rate) + float64(w.server.Predictor.RequestTime())
 }
 
-// spreadPrompts gives jobs prompts that are equally likely parts of their distribution. The tables of steps price all prompts at one length,
-// whose attention is the mean of theirs. A much longer prompt has more attention than that: it counts as a prompt of more tokens.
+// spreadPrompts gives jobs prompts that are equally likely parts of their distribution. The tables of steps price all prompts at one
+// length, whose attention is the mean of theirs. A much longer prompt has more attention than that: it counts as a prompt of more tokens.
 func (f *flow) spreadPrompts(jobs []job) {
 	n := len(jobs)
 	long := f.longer(f.prompts.part(n-1, n))

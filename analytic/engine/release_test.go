@@ -154,8 +154,8 @@ func TestOlderTables(t *testing.T) {
 	}
 }
 
-// TestTraced holds that a release which was measured on GPUs of one generation has the interval of the timed releases there, and a wider one
-// elsewhere.
+// TestTraced holds that a release which was measured on GPUs of one generation has the interval of the timed releases there, and a wider
+// one elsewhere.
 func TestTraced(t *testing.T) {
 	width := func(engine, gpu string) float64 {
 		c := casetest.Case(t, "llama3.1-8b", gpu, 1, 1)
