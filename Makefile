@@ -76,15 +76,15 @@ SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall pat
   encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime internal/runtime/... internal/abi internal/stringslite internal/bytealg
 
 TABLES := hardware.toml $(wildcard hardware/*.toml hardware/calibrations/*.toml) analytic/engine/operators.csv
-OBSERVED := $(filter-out validate/observations/sources.csv,$(wildcard validate/observations/*.csv))
+OBSERVED := $(wildcard validate/observations/*.csv)
 
 .PHONY: web page-program vendor
 page-program:
-	@# The program has its tables without their comments, notes on GPUs and notes on observations, which nobody reads there.
+	@# The program has its tables without their comments, notes on GPUs and on observations, and the names that drivers give GPUs: nobody reads these there.
 	@mkdir -p bin/page
 	@{ printf '{"Replace": {'; next=; for table in $(TABLES) $(OBSERVED); do \
-	  bare=bin/page/$$(echo $$table | tr / -); case $$table in validate/*) change='/^source,/!s/,("[^"]*"|[^",]*)$$/,/' ;; \
-	  *) change='s/^[[:space:]]*#.*//; /^notes = \[$$/,/^\]$$/s/.*//' ;; esac; sed -E "$$change" $$table >$$bare; \
+	  bare=bin/page/$$(echo $$table | tr / -); case $$table in validate/*) change='/^(source|key),/!s/,("[^"]*"|[^",]*)$$/,/' ;; \
+	  *) change='s/^([[:space:]]*#|devices = ).*//; /^notes = \[$$/,/^\]$$/s/.*//' ;; esac; sed -E "$$change" $$table >$$bare; \
 	  printf '%s"%s": "%s"' "$$next" $$table $$bare; next=', '; \
 	done; printf '}}\n'; } >bin/page/overlay.json
 	GOOS=js GOARCH=wasm go build -overlay bin/page/overlay.json -trimpath -ldflags "-s -w" $(foreach p,$(SMALL),-gcflags=$(p)=-l) -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
@@ -95,7 +95,7 @@ page-program:
 .PHONY: pack
 pack:
 	[ -x bin/tools/zopfli/bin/python ] || { python3 -m venv bin/tools/zopfli && bin/tools/zopfli/bin/python -m pip install --quiet zopfli==0.4.3; } || true
-	bin/tools/zopfli/bin/python -c 'import sys, zopfli.gzip as z; w = open(sys.argv[1], "rb").read(); open(sys.argv[1] + ".gz", "wb").write(z.compress(w, numiterations=3))' \
+	bin/tools/zopfli/bin/python -c 'import sys, zopfli.gzip as z; w = open(sys.argv[1], "rb").read(); open(sys.argv[1] + ".gz", "wb").write(z.compress(w, numiterations=6))' \
 	  web/wasm/llmprof.wasm && rm web/wasm/llmprof.wasm || gzip -9nf web/wasm/llmprof.wasm
 
 ## vendor: the page's libraries anew, at the versions of web/vendor/package-lock.json; needs npm
