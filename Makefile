@@ -84,7 +84,7 @@ page-program:
 	@mkdir -p bin/page
 	@{ printf '{"Replace": {'; next=; for table in $(TABLES) $(OBSERVED); do \
 	  bare=bin/page/$$(echo $$table | tr / -); case $$table in validate/*) change='/^(source|key),/!s/,("[^"]*"|[^",]*)$$/,/' ;; \
-	  *) change='s/^([[:space:]]*#|devices = ).*//; /^notes = \[$$/,/^\]$$/s/.*//' ;; esac; sed -E "$$change" $$table >$$bare; \
+	  *) change='s/^[[:space:]]*#.*//; s/^devices = \[.*\]$$//; /^(devices|notes) = \[$$/,/^\]$$/s/.*//' ;; esac; sed -E "$$change" $$table >$$bare; \
 	  printf '%s"%s": "%s"' "$$next" $$table $$bare; next=', '; \
 	done; printf '}}\n'; } >bin/page/overlay.json
 	GOOS=js GOARCH=wasm go build -overlay bin/page/overlay.json -trimpath -ldflags "-s -w" $(foreach p,$(SMALL),-gcflags=$(p)=-l) -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
