@@ -217,6 +217,10 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, Budget: c.Budget, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, EP: c.EP, GPUsPerNode: g.GPUsPerNode},
 	}
+	if c.Load == Closed && c.Budget > 0 {
+		// Launch files that fit the tokens of a step to a run fit its sequences too (max-num-seqs of aiconfigurator's cli_args.0.12.0.j2).
+		question.Settings.Sequences = c.Batch
+	}
 	if question.Popularity, err = popularity(c.Skew, held.model); err != nil {
 		return nil, &mismatch{Impossible, err}
 	}

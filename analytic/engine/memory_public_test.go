@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
 	"llmprof/internal/testkit/casetest"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -51,5 +52,41 @@ func TestPublicStarts(t *testing.T) {
 	}
 	if near3 < 5 || near10 < len(all) {
 		t.Errorf("of %d starts %d are within 3 %% and %d within 10 %%", len(all), near3, near10)
+	}
+}
+
+// TestRoomAsLogged holds what is left for the KV cache to users' logs of releases that sort all scores before they sample: "Available KV
+// cache memory", which is below zero where the server stops. Two logs are of gpt-oss-120b, whose experts Marlin runs where a wheel has no
+// Triton kernels of them.
+func TestRoomAsLogged(t *testing.T) {
+	for _, x := range []struct {
+		model, release string
+		tp             int
+		share          float64
+		budget         int
+		weights, room  float64 // GiB
+		source         string
+	}{
+		{"gpt-oss-120b", "vllm@0.10.1", 1, 0.9, 8192, 65.97, -2.14, "vllm#23278"},
+		{"gpt-oss-120b", "vllm@0.11.0", 1, 0.95, 1024, 0, 1.71, "vllm#27508"},
+		{"qwen3-235b-a22b", "vllm@0.9.2", 4, 0.9, 8192, 0, 8.11, "vllm#21348"},
+	} {
+		c := casetest.Case(t, x.model, "h100", 1, x.tp)
+		c.Machine = casetest.Machine(t, "h100", x.release)
+		c.Machine.Utilization, c.Scheme = x.share, models.StoredScheme(c.Model)
+		if x.model == "qwen3-235b-a22b" {
+			c.Scheme = casetest.Scheme(t, "fp8", c.Machine.GPU)
+		}
+		c.Workload = analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 128, Budget: x.budget}
+		m := predict(t, c).Memory
+		room := float64(m.Usable-m.Weights-m.Activations-m.Reserve) / gib
+		t.Logf("%-16s %-12s weights %.2f GiB, activations %.2f, outside %.2f, room %.2f of %.2f", x.model, x.release, float64(m.Weights)/gib,
+			float64(m.Activations)/gib, float64(m.Reserve)/gib, room, x.room)
+		if x.weights != 0 {
+			near(t, "weights, "+x.source, float64(m.Weights)/gib, x.weights, 0.003)
+		}
+		if math.Abs(room-x.room) > 0.25 {
+			t.Errorf("%s: %.2f GiB are left for the cache, the log says %.2f", x.source, room, x.room)
+		}
 	}
 }

@@ -22,6 +22,9 @@ type vllmMemory struct {
 	all      bool // the second model runner runs all models, and counts its CUDA graphs
 	graphs   bool // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS)
 	worst    bool // the log's tokens are requests of the longest length times that length
+	stays    bool // the kernels of experts keep their buffers (vllm/v1/worker/workspace.py)
+	sorts    bool // PyTorch sorts all scores before top-p (ops/topk_topp_sampler.py)
+	marlin   bool // the wheel has no Triton kernels of experts in MXFP4, so that Marlin runs them on Hopper (quantization/mxfp4.py)
 	counts   bool // what PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py)
 	inFlight bool // windows hold the tokens of all steps in flight at worst (max_in_flight_tokens of vllm/config/vllm.py)
 	aligned  bool // prefixes of hybrids are cached by default (is_prefix_caching_supported of vllm/config/model.py)
@@ -32,14 +35,15 @@ type vllmMemory struct {
 	scheduler sized // the limits that the server starts its scheduler with
 }
 
-// vllmMemoryOf is the memory of a release, by the wheels of 0.4.3 to 0.6.4, 0.21, 0.24, and 0.26 to 0.33.
+// vllmMemoryOf is the memory of a release, by wheels from 0.4.3 to 0.33.
 func vllmMemoryOf(v version) vllmMemory {
 	m := vllmMemory{scheduler: vllmSchedulerOf(v), swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
 	if v.before(version{0, 15, 0}) {
 		m.swizzle = swizzle35
 	}
 	since := func(minor int) bool { return !v.before(version{0, minor, 0}) }
-	m.graphs, m.worst = since(21), since(21)
+	m.sorts, m.marlin = since(8) && !since(17), !since(12)
+	m.stays, m.graphs, m.worst = since(13), since(21), since(21)
 	m.dense = since(25) // _is_default_v2_model_runner_model of vllm/config/vllm.py
 	m.inFlight, m.counts, m.aligned, m.all = since(26), since(27), since(28), since(29)
 	if m.mamba, m.delta = since(32), since(33); m.mamba {
@@ -55,7 +59,17 @@ func vllmAllocation(v version) func(*operator.Rank, *hardware.GPU) *operator.All
 }
 
 // vllmStartsAs makes an engine share out memory as its release does.
-func vllmStartsAs(e *Engine, at version) { e.profile.Allocate = vllmAllocation(at) }
+func vllmStartsAs(e *Engine, at version) {
+	e.profile.Allocate = vllmAllocation(at)
+	if vllmMemoryOf(at).marlin {
+		e.profile.Padding = vllmMarlinPadding
+	}
+}
+
+// swizzled reports whether experts lie in the layout of OpenAI's Triton kernels.
+func (v *vllmMemory) swizzled(r *operator.Rank, g *hardware.GPU) bool {
+	return !v.marlin && swizzled(r, g)
+}
 
 // runner2 reports whether the second model runner runs a model.
 func (v *vllmMemory) runner2(m *models.Model) bool {
@@ -126,10 +140,13 @@ func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequen
 		stream := r.Bytes(tokens * float64(r.Model.Hidden))
 		vocab := float64(r.Model.Head.Out)
 		sampling := unit.Bytes(sequences*vocab*each) + stream.Times(2)
-		if !v.runner2(r.Model) {
+		if !v.sorts && !v.runner2(r.Model) {
 			sampling += unit.FP32.Bytes(float64(g.SMs) * vocab) // the buffer of the kernel of top-k and top-p (topk_topp_triton.py)
 		}
-		peak := max(pass.Activations(tokens, 0)+stream, sampling+workspaces(r, g, tokens), encoding(r, &image, tokens))
+		if v.stays && !v.swizzled(r, g) {
+			sampling += workspaces(r, tokens)
+		}
+		peak := max(pass.Activations(tokens, 0)+stream, sampling, encoding(r, &image, tokens))
 		peak += images(r, max(tokens, float64(image.Tokens)))
 		if v.counts {
 			peak += unit.Bytes(sequences * vocab * vllmPenalties)
@@ -144,10 +161,15 @@ const vllmPenalties = 4 + 1.0/8
 
 // sampled is the bytes that sampling has alive for each score of a sequence: the scores in 16 bits and in FP32, and in
 // the first runner their softmax and as many random numbers (vllm/v1/sample/sampler.py, ops/topk_topp_sampler.py;
-// vllm/v1/worker/gpu/sample/sampler.py).
+// vllm/v1/worker/gpu/sample/sampler.py). Where PyTorch sorts them there are instead the sorted scores with their 64-bit indices, the
+// indices before that, and the second buffers of both that CUB's radix sort writes to.
 func (v *vllmMemory) sampled(m *models.Model) float64 {
-	if v.runner2(m) {
-		return 2 + 4
+	const scores, index = 2 + 4, 8
+	switch {
+	case v.runner2(m):
+		return scores
+	case v.sorts:
+		return scores + 2*(4+index) + index
 	}
 	return firstRunnerScores
 }
@@ -156,10 +178,7 @@ const firstRunnerScores = 2 + 4 + 4 + 4
 
 // workspaces are the two buffers of vLLM's kernels of experts, which stay alive (workspace_shapes of fused_moe.py): the
 // outputs of the first product, and the larger of those of the activation and of the second. OpenAI's Triton kernels have none.
-func workspaces(r *operator.Rank, g *hardware.GPU, tokens float64) (b unit.Bytes) {
-	if swizzled(r, g) {
-		return 0
-	}
+func workspaces(r *operator.Rank, tokens float64) (b unit.Bytes) {
 	for _, block := range r.Model.Blocks() {
 		e := block.Experts
 		if e == nil || len(e.Out) == 0 {
@@ -214,7 +233,7 @@ func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes 
 func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Graphs: v.graphMemory(r),
 		Sequences: cmp.Or(r.Settings.Sequences, v.scheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
-	if swizzled(r, g) {
+	if v.swizzled(r, g) {
 		a.Loaded += v.swizzle.more(r)
 	}
 	if v.whole {

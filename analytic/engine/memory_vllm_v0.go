@@ -34,7 +34,7 @@ func heldByPass(r *operator.Rank, g *hardware.GPU) func(tokens, sequences float6
 	}
 	width := 3*float64(r.Model.Hidden) + attention + perceptron
 	return func(tokens, sequences float64) unit.Bytes {
-		experts := workspaces(r, g, tokens)
+		experts := workspaces(r, tokens)
 		scores := unit.Bytes(sequences * float64(r.Model.Head.Out) * firstRunnerScores)
 		return max(r.Bytes(tokens*width)+experts, scores)
 	}

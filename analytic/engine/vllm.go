@@ -201,6 +201,15 @@ func vllmPadding(g *hardware.GPU) operator.Padding {
 		return operator.Padding{Hidden: 256, Width: 256}
 	case hopper(g):
 		return operator.Padding{Width: 64}
+	}
+	return vllmMarlinPadding(g)
+}
+
+// vllmMarlinPadding is what it rounds to where Marlin runs the experts of all GPUs of NVIDIA but those of FlashInfer's kernels.
+func vllmMarlinPadding(g *hardware.GPU) operator.Padding {
+	switch {
+	case dataCentreBlackwell(g) || g.Vendor == amd:
+		return vllmPadding(g)
 	case g.Vendor == nvidia:
 		return operator.Padding{Hidden: 256, Width: 128}
 	}
