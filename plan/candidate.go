@@ -27,7 +27,7 @@ type candidate struct {
 	tried    map[trial]*Row
 	prompts  float64 // share of the time that prompts take by the closed form
 
-	servers map[variant]*serving.Steadies // by the drafts and the limit
+	servers map[variant]*serving.Steadies // whatever prefills
 	waves   map[[2]int]*serving.Steady
 }
 
@@ -49,24 +49,41 @@ func (c *candidate) predictor() *analytic.Predictor {
 	return p
 }
 
-// estimate estimates all deployments of the card, and lists those that may qualify, the likeliest first.
+// A base is the card's request in one of its formats, from which deployments differ by how they are spread.
+type base struct {
+	formats  Formats
+	deployed *deployment.Deployment
+}
+
+// estimate prepares the formats of the card, and estimates the deployments that may be the likeliest.
 func (s *search) estimate(ctx context.Context) {
 	if s.miss.Reason = cmp.Or(s.impossible(), s.miss.Reason); s.impossible() != "" {
+		s.splits = nil
 		return
 	}
 	for _, f := range s.card.Formats {
-		base := s.card.Request
-		base.Weights, base.KV = f.Weights, f.cache(s.card.Model)
-		d, err := s.q.From.Bare(ctx, &base)
+		q := s.card.Request
+		q.Weights, q.KV = f.Weights, f.cache(s.card.Model)
+		d, err := s.q.From.Bare(ctx, &q)
 		if err != nil {
 			s.missed(Miss{unit.Text(err, flagOf), infinite, nil})
 			continue
 		}
-		for _, split := range s.splits {
-			if ctx.Err() == nil {
-				s.split(d, f, split)
-			}
+		s.bases = append(s.bases, base{f, d})
+	}
+	s.splits = slices.Clone(s.splits)
+	slices.SortStableFunc(s.splits, func(a, b Split) int { return a.gpus() - b.gpus() })
+	s.widen(ctx, func() float64 { return s.least })
+}
+
+// widen estimates deployments whose replicas have more and more GPUs, until those of one unit cost more than may be better than a score.
+// The closed form says no less of a deployment than what its least unit costs, so that those left out are none that loaded would try.
+func (s *search) widen(ctx context.Context, score func() float64) {
+	for len(s.splits) > 0 && !s.tooWide(score()) && ctx.Err() == nil {
+		for i := range s.bases {
+			s.split(&s.bases[i], s.splits[0])
 		}
+		s.splits = s.splits[1:]
 	}
 	slices.SortStableFunc(s.open, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.likely, b.likely), cmp.Compare(a.Split.PP, b.Split.PP), cmp.Compare(s.q.unseen(&a.Row), s.q.unseen(&b.Row)),
@@ -74,11 +91,27 @@ func (s *search) estimate(ctx context.Context) {
 	})
 }
 
-// split estimates a split of a deployment.
-func (s *search) split(d *deployment.Deployment, f Formats, split Split) {
+// tooWide reports whether a unit of the splits that are not estimated costs more than may be better than a score.
+func (s *search) tooWide(score float64) bool {
+	return s.continuous() && s.q.cheapest() && s.q.PerGPU == 1 && float64(s.card.hour(s.splits[0].gpus())) > beyondOf(score)
+}
+
+// wider estimates deployments with wider replicas where these may be better than the best row, and reports whether there are any.
+func (s *search) wider(ctx context.Context) bool {
+	left, score := len(s.splits), math.Inf(1)
+	if best := s.answering(); best != nil {
+		score = s.q.score(best)
+	}
+	s.widen(ctx, func() float64 { return score })
+	return len(s.splits) < left
+}
+
+// split estimates a split in a format.
+func (s *search) split(b *base, split Split) {
 	for _, parts := range microBatches(split) {
-		c := &candidate{Row: Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: parts, Scheme: d.Scheme.Name}}
-		if c.GPUs = split.TP * split.PP * c.DP; c.GPUs > s.q.MaxGPUs {
+		d := b.deployed
+		c := &candidate{Row: Row{Card: s.card, Formats: b.formats, Split: split, DP: split.sharing(), MicroBatches: parts, Scheme: d.Scheme.Name}}
+		if c.GPUs = split.gpus(); c.GPUs > s.q.MaxGPUs {
 			return
 		}
 		c.Batch = parts
@@ -107,7 +140,9 @@ func (s *search) split(d *deployment.Deployment, f Formats, split Split) {
 			c.slower = deployment.Slower(&c.alone)
 		}
 		if s.continuous() {
-			s.guess(c)
+			if s.guess(c); c.missed <= 1 {
+				s.least = min(s.least, c.likely)
+			}
 		} else {
 			s.largest(c)
 		}
@@ -236,33 +271,39 @@ func (s *search) ranked(c *candidate, points []guess, g *guess) float64 {
 // finer are the steps of the ladder between two sizes that are priced.
 const finer = 6
 
-// ladder is what the closed form says of rising numbers of sequences that decode.
-func (s *search) ladder(c *candidate) (all []guess) {
+// A size is a number of sequences that decode, with the time of a step and the energy of a request.
+type size struct{ b, step, energy float64 }
+
+// sizes are rising numbers of sequences, up to those whose steps miss a target by far, and the least time that a prompt adds to steps.
+func (s *search) sizes(c *candidate, gain float64) (all []size, adds float64) {
 	rules, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.Machine.Engine, s.card.GPU)
 	if err != nil {
-		return nil
+		return nil, 0
 	}
-	most := max(min(rules.MaxSeqs, c.alone.Memory.MaxBatch), c.MicroBatches)
-	steps, adds := s.q.steps(), float64(c.alone.TTFT.Expected)/float64(c.MicroBatches)
-	type size struct{ b, step, energy float64 }
-	var sizes []size
-	for b := 1; ; b = min(8*b, most) {
-		b = (b + c.MicroBatches - 1) / c.MicroBatches * c.MicroBatches
-		e, err := c.predictor().Fitting(s.q.workload(b, 0))
-		s.searched++
-		if err != nil || !e.Memory.Fits() {
-			break
-		}
+	most, e := max(min(rules.MaxSeqs, c.alone.Memory.MaxBatch), c.MicroBatches), c.alone
+	adds = math.Inf(1)
+	for b := c.MicroBatches; err == nil && e.Memory.Fits(); {
 		adds = min(adds, float64(e.TTFT.Expected)/float64(b))
-		sizes = append(sizes, size{float64(b), float64(e.TPOT.Expected), float64(e.Energy.PerRequest)})
-		if b >= most {
+		all = append(all, size{float64(b), float64(e.TPOT.Expected), float64(e.Energy.PerRequest)})
+		step := guess{tpot: float64(e.TPOT.Expected) / gain}
+		if b >= most || s.q.over(&step, c.slower) > hopeful {
 			break
 		}
+		b = (min(8*b, most) + c.MicroBatches - 1) / c.MicroBatches * c.MicroBatches
+		e, err = c.predictor().Fitting(s.q.workload(b, 0))
+		s.searched++
 	}
+	return all, adds
+}
+
+// ladder is what the closed form says of rising numbers of sequences that decode.
+func (s *search) ladder(c *candidate) (all []guess) {
 	gain := 1.0
 	if n := len(s.q.Drafts); n > 0 {
 		gain = (&serving.Speculation{Drafts: s.q.Drafts[n-1], Acceptance: s.q.Acceptance}).Yields()
 	}
+	sizes, adds := s.sizes(c, gain)
+	steps := s.q.steps()
 	prompt := float64(c.alone.TTFT.Expected)
 	for i := range sizes {
 		for k := range finer {

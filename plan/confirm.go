@@ -263,17 +263,22 @@ func (r *Row) confirm(ctx context.Context, q *Request) {
 }
 
 // decide simulates a row, and reports whether it meets its targets: the best one whatever the seed, of which four times as many requests
-// are simulated as long as a seed decides.
+// are simulated as long as a seed decides. A few requests suffice for means that hold or miss their targets by far.
 func (r *Row) decide(ctx context.Context, q *Request) (meets bool, err error) {
-	least := q.least(r.rank)
-	for requests := min(thorough, least); ; requests = max(4*requests, least) {
+	least, requests := q.least(r.rank), quick
+	if q.tailed() {
+		requests = thorough
+	}
+	for ; ; requests = max(4*requests, least) {
 		if err := r.simulate(ctx, q, requests); err != nil {
 			return false, err
 		}
 		switch {
-		case r.rank > 0 || len(q.Targets) == 0:
+		case !q.holds(r, -2):
+			return false, nil
+		case r.rank > 0 && (requests >= least || q.holds(r, 1)):
 			return q.holds(r, 0), nil
-		case !q.holds(r, -1) || requests >= 4*least:
+		case requests >= 4*least:
 			return q.holds(r, 1), nil
 		case requests >= least && q.holds(r, 1):
 			return true, nil

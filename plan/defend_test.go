@@ -78,10 +78,7 @@ func TestPlansHold(t *testing.T) {
 		}
 		var all []*search
 		for k := range q.Cards {
-			events := simulatedEvents
-			s := &search{q: q, card: &q.Cards[k], splits: DefaultSplits(q.Cards[k].Model, q.MaxGPUs), miss: noMiss(), events: &events}
-			s.estimate(t.Context())
-			all = append(all, s)
+			all = append(all, whole(t, q, k))
 		}
 		better := false
 		for range drawn {

@@ -35,7 +35,7 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 		some = s.chosen()
 	}
 	for i, c := range some {
-		best := s.best()
+		best := s.answering()
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -91,6 +91,14 @@ func (s *search) best() *Row {
 	return best
 }
 
+// answering is the best row of the card so far, whatever the budget.
+func (s *search) answering() *Row {
+	if best := s.best(); best != nil || len(s.dear) == 0 {
+		return best
+	}
+	return slices.MinFunc(s.dear, s.q.compare)
+}
+
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
 func (q *Request) fewestGPUs() bool { return q.cheapest() || q.By == Throughput && q.rate() > 0 }
 
@@ -122,6 +130,7 @@ func (s *search) keep(ctx context.Context, c *candidate, v variant, most int) {
 // add adds a row that meets the targets, if it is within the budget.
 func (s *search) add(ctx context.Context, c *candidate, r *Row) bool {
 	if s.q.Budget > 0 && s.falls(r) {
+		s.dear = append(s.dear, r)
 		return false
 	}
 	if r.Estimate == (Spans{}) {
@@ -182,10 +191,10 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 	plain := s.qualifies(ctx, c, variant{}, most)
 	answers := plain.Utilization > 0
 	shorter, faster := answers && s.q.misses(plain, TPOT, ITL), !answers || s.q.misses(plain, TTFT)
-	if s.q.exceeds(plain) > hopeful && len(s.q.Drafts) == 0 {
+	if len(s.q.Drafts) == 0 && (s.q.exceeds(plain) > hopeful || !answers && s.short(ctx, c, plain) > hopeful) {
 		return
 	}
-	better := s.q.exceeds(plain) == 0 // it qualifies, so that any may be better yet
+	better := answers && s.q.exceeds(plain) == 0 // it qualifies, so that any may be better yet
 	var all []variant
 	budgets := s.q.Budgets
 	if rules.Pass > 0 { // a pass has as many tokens, whatever a step has
@@ -219,9 +228,22 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 	}
 }
 
+// short is by how many times the load is more than a row answers at most.
+func (s *search) short(ctx context.Context, c *candidate, r *Row) float64 {
+	all, err := s.steadies(ctx, c, r.trial.variant)
+	if err != nil {
+		return infinite
+	}
+	most, err := all.Capacity(r.layout())
+	if err != nil {
+		return infinite
+	}
+	return s.q.rate() * r.slower / most.Rate
+}
+
 // saving is the most units of a variant.
 func (s *search) saving(c *candidate) int {
-	best := s.best()
+	best := s.answering()
 	most := s.mostUnits(c, best)
 	if best != nil && s.q.fewestGPUs() {
 		most = min(most, (best.GPUs-1)/c.GPUs)
@@ -396,36 +418,49 @@ func (s *search) steadies(ctx context.Context, c *candidate, v variant) (*servin
 	if c.servers == nil {
 		c.servers = map[variant]*serving.Steadies{}
 	}
-	key := variant{Drafts: v.Drafts, Limit: v.Limit}
-	all := c.servers[key]
-	if all == nil {
-		one := c.Row
-		one.Drafts, one.Limit = v.Drafts, v.Limit
-		q := one.Request(s.q)
-		d, err := c.deployed.Spread(&q)
-		if err != nil {
-			return nil, err
-		}
-		server, err := d.Server(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if v.Limit == 0 {
-			c.Batch = server.Scheduler.MaxSeqs
-		}
-		server.Predictor = server.Predictor.ForPrompts(s.q.Prompt.MeanLength() * (1 - server.HitRate))
-		if all, err = server.Steadies(ctx, s.q.Prompt, s.q.Gen); err != nil {
-			return nil, err
-		}
-		all.Within(s.events)
-		c.servers[key] = all
-	}
-	if v.Budget == 0 {
+	v.Prefill = 0
+	if all := c.servers[v]; all != nil {
 		return all, nil
 	}
-	rules := all.Scheduler()
-	rules.Budget = v.Budget
-	return all.With(rules)
+	all, err := s.prepare(ctx, c, v)
+	if err != nil {
+		return nil, err
+	}
+	c.servers[v] = all
+	return all, nil
+}
+
+// prepare is steadies of a variant that no steady state was of.
+func (s *search) prepare(ctx context.Context, c *candidate, v variant) (*serving.Steadies, error) {
+	if v.Budget > 0 {
+		all, err := s.steadies(ctx, c, variant{Drafts: v.Drafts, Limit: v.Limit})
+		if err != nil {
+			return nil, err
+		}
+		rules := all.Scheduler()
+		rules.Budget = v.Budget
+		return all.With(rules)
+	}
+	one := c.Row
+	one.Drafts, one.Limit = v.Drafts, v.Limit
+	q := one.Request(s.q)
+	d, err := c.deployed.Spread(&q)
+	if err != nil {
+		return nil, err
+	}
+	server, err := d.Server(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Limit == 0 {
+		c.Batch = server.Scheduler.MaxSeqs
+	}
+	server.Predictor = server.Predictor.ForPrompts(s.q.Prompt.MeanLength() * (1 - server.HitRate))
+	all, err := server.Steadies(ctx, s.q.Prompt, s.q.Gen)
+	if err == nil {
+		all.Within(s.events)
+	}
+	return all, err
 }
 
 // exact gives a row the figures that an estimate of it has, with its interval and expected energy: only rows that are kept need a steady

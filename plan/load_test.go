@@ -28,11 +28,14 @@ func lengths(random *rand.Rand, mean float64) serving.Lengths {
 func TestLoadedEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
-	found, loads := 0, testkit.Cases(8, 40)
+	found, loads := 0, testkit.Cases(12, 60)
 	for i := range loads {
 		q := *space
 		q.By = Objective(Objectives()[i%4])
-		q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}}
+		q.Splits = []Split{{4, 1, 1, 0}, {1, 1, 1, 0}, {2, 1, 1, 0}}
+		if q.PerGPU = i / 4 % 2; i/4%3 == 2 {
+			q.Budget = unit.DollarsPerHour(1 + 4*random.Float64())
+		}
 		q.Budgets, q.Limits, q.Together = []int{}, []int{}, true
 		q.Prompt, q.Gen = serving.Fixed(200+random.IntN(1000)), serving.Fixed(50+random.IntN(200))
 		q.MaxGPUs = 4
@@ -55,19 +58,28 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 // allowed is how far the search may be from brute force: energies of several deployments are near each other.
 var allowed = map[bool]float64{true: 0.05, false: 1e-3}
 
+// whole is a search over a card of which every deployment is estimated.
+func whole(t *testing.T, q *Request, card int) *search {
+	t.Helper()
+	s := newSearch(q, &q.Cards[card])
+	s.estimate(t.Context())
+	s.widen(t.Context(), func() float64 { return math.Inf(1) })
+	return s
+}
+
 // best reports whether a deployment qualifies, and fails where the search ranks another one first than brute force, before simulations.
 func best(t *testing.T, q *Request) bool {
 	t.Helper()
 	q.fill()
 	var got, want *Row
 	for i := range q.Cards {
-		events := simulatedEvents
-		s := &search{q: q, card: &q.Cards[i], splits: q.Splits, miss: noMiss(), events: &events}
+		s := newSearch(q, &q.Cards[i])
 		s.estimate(t.Context())
-		for _, c := range s.open {
+		all := whole(t, q, i)
+		for _, c := range all.open {
 			for units := 1; units*c.GPUs <= q.MaxGPUs; units++ {
-				r := *s.qualifies(t.Context(), c, variant{}, units)
-				if s.exact(t.Context(), c, &r); r.meets && q.exceeds(&r) == 0 && (want == nil || q.compare(&r, want) < 0) {
+				r := *all.qualifies(t.Context(), c, variant{}, units)
+				if all.exact(t.Context(), c, &r); r.meets && q.exceeds(&r) == 0 && (want == nil || q.compare(&r, want) < 0) {
 					want = &r
 				}
 			}
@@ -134,7 +146,8 @@ func TestPercentilesReconsiderSplits(t *testing.T) {
 	fewer := *q
 	fewer.fill()
 	for _, split := range []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}} { // none of fewer GPUs does
-		s := &search{q: &fewer, card: &fewer.Cards[0], splits: []Split{split}, miss: noMiss()}
+		s := newSearch(&fewer, &fewer.Cards[0])
+		s.splits = []Split{split}
 		s.estimate(t.Context())
 		for _, c := range s.open[:testkit.Cases(1, len(s.open))] {
 			if units := (r.GPUs - 1) / c.GPUs; units > 0 {

@@ -201,6 +201,9 @@ func (s *Split) sharing() int {
 	return p.ExpertReplicas()
 }
 
+// gpus is how many GPUs one replica takes, or those that share their experts.
+func (s *Split) gpus() int { return s.TP * s.PP * s.sharing() }
+
 // finite refuses figures that are negative or no number.
 func (q *Request) finite() error {
 	all := []struct {

@@ -46,11 +46,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	own.fill()
 	all := make([]*search, len(own.Cards))
 	for i := range all {
-		events := simulatedEvents
-		all[i] = &search{q: &own, card: &own.Cards[i], splits: own.Splits, miss: noMiss(), events: &events}
-		if len(own.Splits) == 0 {
-			all[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
-		}
+		all[i] = newSearch(&own, &own.Cards[i])
 	}
 	concurrent.Each(len(all), func(i int) { all[i].estimate(ctx) })
 	ranked := slices.Clone(all)
@@ -82,6 +78,15 @@ func (q *Request) fill() {
 	q.Batches = slices.Sorted(slices.Values(q.Batches))
 }
 
+// newSearch is a search over the deployments of a card.
+func newSearch(q *Request, card *Card) *search {
+	s := &search{q: q, card: card, splits: q.Splits, miss: noMiss(), events: new(simulatedEvents), least: math.Inf(1)}
+	if len(s.splits) == 0 {
+		s.splits = DefaultSplits(card.Model, q.MaxGPUs)
+	}
+	return s
+}
+
 // simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine
 // alike.
 const simulatedEvents = 1_500_000
@@ -101,15 +106,16 @@ const (
 	beyond = 1.3
 )
 
-// run searches the cards. Those that the closed form ranks far behind the rows that are shown are tried by their likeliest deployment
-// alone.
+// run searches the cards. Those that the closed form ranks far behind the rows that are shown, or far over the budget, are tried by their
+// likeliest deployment alone.
 func (h *hunt) run(ctx context.Context) {
 	for from := 0; from < len(h.cards) && ctx.Err() == nil; from += together {
 		some := h.cards[from:min(from+together, len(h.cards))]
 		limit, full := h.last()
 		concurrent.Each(len(some), func(i int) {
 			s := some[i]
-			behind := full && (h.q.place(s.card) > limit.place || h.q.place(s.card) == limit.place && s.likely() > beyondOf(limit.score))
+			behind := full && (h.q.place(s.card) > limit.place || h.q.place(s.card) == limit.place && s.likely() > beyondOf(limit.score)) ||
+				h.q.Budget > 0 && h.q.Load.Given() && h.q.cheapest() && s.likely() > beyondOf(float64(h.q.Budget))
 			s.run(ctx, behind)
 			h.progress()
 		})
@@ -182,9 +188,12 @@ func (h *hunt) gather() *Result {
 type search struct {
 	q        *Request
 	card     *Card
-	splits   []Split
+	splits   []Split // those that are not estimated, the narrowest first
+	bases    []base
+	least    float64      // the least that the closed form says of a deployment that meets the targets
 	open     []*candidate // deployments that may qualify, the likeliest first
 	rows     []*Row
+	dear     []*Row // rows that are over the budget alone
 	miss     Miss
 	searched int
 	searches int  // how often it was searched again
@@ -228,13 +237,15 @@ func (s *search) likely() float64 {
 
 // run finds the rows of the card.
 func (s *search) run(ctx context.Context, behind bool) {
-	s.rows = nil
-	switch {
-	case len(s.open) == 0:
-	case s.continuous():
-		s.loaded(ctx, behind)
-	default:
-		s.batches(ctx)
+	for first := true; first || !behind && s.wider(ctx); first = false {
+		s.rows, s.dear = nil, nil
+		switch {
+		case len(s.open) == 0:
+		case s.continuous():
+			s.loaded(ctx, behind)
+		default:
+			s.batches(ctx)
+		}
 	}
 	slices.SortFunc(s.rows, s.q.compare)
 	if most := s.most(); most > 0 && len(s.rows) > most {
