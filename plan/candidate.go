@@ -28,7 +28,6 @@ type candidate struct {
 	prompts  float64 // share of the time that prompts take by the closed form
 
 	servers map[variant]*serving.Steadies // whatever prefills
-	waves   map[[2]int]*serving.Steady
 }
 
 // A trial is settings of a deployment with a number of units.

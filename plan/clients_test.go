@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -35,5 +36,33 @@ func TestPlanCancelled(t *testing.T) {
 	_, err := Search(ctx, q)
 	if late := time.Since(ended); !errors.Is(err, context.Canceled) || late > 10*time.Second {
 		t.Errorf("it returned %v after it was cancelled: %v", late, err)
+	}
+}
+
+// TestAMillionClients sees that what a search simulates does not grow with clients who only wait, and that they wait all the same.
+func TestAMillionClients(t *testing.T) {
+	wait := map[int]float64{}
+	for _, clients := range []int{100_000, 1_000_000} {
+		q := request(t, "llama3.1-8b", "a100")
+		q.Load.Concurrency, q.Top, q.PerGPU, q.MaxGPUs = clients, 1, 1, 8
+		r, err := Search(t.Context(), q)
+		if err != nil || len(r.Rows) != 1 {
+			t.Fatal(err, len(r.Rows))
+		}
+		row := &r.Rows[0]
+		if n := row.Simulated.Requests; n > 100_000 {
+			t.Errorf("%d requests are simulated for %d clients", n, clients)
+		}
+		at := float64(row.Simulated.Mean[E2E])
+		if n := row.Throughput / q.Gen.MeanLength() * float64(row.E2E); math.Abs(n/float64(clients)-1) > 0.01 {
+			t.Errorf("by Little's law there are %g clients, not %d", n, clients)
+		}
+		if math.Abs(at/float64(row.E2E)-1) > 0.1 {
+			t.Errorf("%d clients wait for %g s as simulated, %v in the steady state", clients, at, row.E2E)
+		}
+		wait[clients] = at
+	}
+	if more := wait[1_000_000] / wait[100_000]; math.Abs(more-10) > 0.2 {
+		t.Errorf("ten times as many clients wait %g times as long", more)
 	}
 }

@@ -90,14 +90,18 @@ func (r *Row) alike(q *Request) int {
 func (r *Row) simulated(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
 	alike, layout := r.alike(q), r.layout()
 	layout.Replicas /= alike
-	running := int(r.Running / float64(alike))
+	var crowd serving.Crowd
+	if n := q.clients(); n > 0 {
+		crowd = all.Crowd(n, layout.Replicas)
+		layout.Replicas = crowd.Replicas
+	}
+	running := int(r.Running * float64(layout.Replicas) / float64(r.DP))
 	count = max(count, 4*running)     // so that percentiles are not those of a few sequences that run together
 	fills := max(count/10, 3*running) // requests until as many run as do in the steady state
-	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: count + fills, Seed: seed}
+	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: count + fills + 2*crowd.Clients, Seed: seed}
 	load.Arrival = serving.Arrival{Kind: "gamma", Burstiness: float64(alike), Rate: q.rate() * r.slower / float64(alike)}
-	if n := q.clients(); n > 0 {
-		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}
-		load.Requests += 2 * n
+	if crowd.Clients > 0 {
+		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: crowd.Clients}
 	}
 	source, err := load.Source()
 	if err != nil {
@@ -107,6 +111,7 @@ func (r *Row) simulated(q *Request, all *serving.Steadies, count int, seed uint6
 	if err != nil {
 		return nil, err
 	}
+	crowd.Wait(&result.Figures)
 	return &result.Figures, nil
 }
 

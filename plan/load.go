@@ -376,7 +376,7 @@ func (s *search) state(ctx context.Context, c *candidate, v variant, r *Row, x f
 		return nil, err
 	}
 	if n := s.q.clients(); n > 0 {
-		st, err := s.clients(all, c, v, r, n)
+		st, err := s.clients(all, c, r, n)
 		if err != nil {
 			return nil, err
 		}
@@ -389,27 +389,17 @@ func (s *search) state(ctx context.Context, c *candidate, v variant, r *Row, x f
 	return deployment.Stretched(st, x), nil
 }
 
-// clients is the steady state of one unit with its share of the clients, rounded up, for all: fewer clients wait for less. Each is
-// simulated once.
-func (s *search) clients(all *serving.Steadies, c *candidate, v variant, r *Row, n int) (*serving.Steady, error) {
+// clients is the steady state of one unit with its share of the clients, rounded up, for all: fewer clients wait for less.
+func (s *search) clients(all *serving.Steadies, c *candidate, r *Row, n int) (*serving.Steady, error) {
 	units := r.DP / c.DP
-	each := (n + units - 1) / units
-	key := [2]int{each, v.Limit}
-	if c.waves == nil {
-		c.waves = map[[2]int]*serving.Steady{}
+	whole, err := all.Clients((n+units-1)/units, serving.Layout{Replicas: c.DP})
+	if err != nil {
+		return nil, err
 	}
-	if c.waves[key] == nil {
-		st, err := all.Clients(each, serving.Layout{Replicas: c.DP})
-		if err != nil {
-			return nil, err
-		}
-		c.waves[key] = st
-	}
-	whole := *c.waves[key]
 	whole.Running *= float64(units)
 	whole.Rate *= float64(units)
 	whole.Throughput *= float64(units)
-	return &whole, nil
+	return whole, nil
 }
 
 // steadies prepares the steady states of a variant of a candidate. Those of steps of another length share the costs that are known; drafts

@@ -72,6 +72,18 @@ func (s *Sketch) Merge(o *Sketch) {
 	s.Sum += o.Sum
 }
 
+// later is the distribution of values that are larger by as much.
+func (s *Sketch) later(by float64) (l Sketch) {
+	for i, n := range s.counts {
+		l.Add(s.value(i)+by, n)
+	}
+	l.Sum = s.Sum + by*float64(s.N)
+	return l
+}
+
+// value is what stands for those of a bin.
+func (s *Sketch) value(bin int) float64 { return math.Exp((float64(s.base+bin) + 0.5) * width) }
+
 // Mean is the mean of the values.
 func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
 
@@ -81,7 +93,7 @@ func (s *Sketch) Quantile(share float64) float64 {
 	seen := 0.0
 	for i, n := range s.counts {
 		if seen += float64(n); seen >= rank {
-			return math.Exp((float64(s.base+i) + 0.5) * width)
+			return s.value(i)
 		}
 	}
 	return math.NaN()
@@ -101,7 +113,7 @@ func (s *Sketch) CDF(n int) []Point {
 		seen += count
 		share := float64(seen) / float64(s.N)
 		if share-last >= 1/float64(n) || seen == s.N {
-			all = append(all, Point{math.Exp((float64(s.base+i) + 0.5) * width), share})
+			all = append(all, Point{s.value(i), share})
 			last = share
 		}
 	}

@@ -29,6 +29,7 @@ type Steadies struct {
 	flow            *flow                  // of replicas that prefill and decode
 	prefill, decode *flow                  // of replicas that only prefill, and of those that get the cache of every prompt
 	firsts          map[[2]float64]*Steady // of prefillers, by their rate and number
+	crowds          map[[2]int]tally       // of clients of some replicas, both by their number: others only wait
 	events          *int                   // that closed loops may still be simulated for; nil where these are not bounded
 }
 
@@ -45,7 +46,8 @@ func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known *price
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, firsts: map[[2]float64]*Steady{}}, nil
+	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, firsts: map[[2]float64]*Steady{},
+		crowds: map[[2]int]tally{}}, nil
 }
 
 // With is the steady states of the server with another scheduler. Both share the times of their steps.

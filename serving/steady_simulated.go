@@ -143,41 +143,74 @@ const (
 	block        = 100
 )
 
-// clients is the steady state of one of the queues that a router serves in turn, whose clients have one request each at a time. Some
-// replicas with their part of the clients stand for all.
-func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
-	f, peers := t.flow, int(t.flow.peers)
-	alike := t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()
+// A Crowd is some replicas of a closed loop with their clients, which stand for all of it.
+type Crowd struct {
+	Replicas, Clients int
+	Beyond            float64 // clients who are left out: they make all wait for longer, by Little's law
+}
+
+// Crowd is the part of a closed loop of clients that is simulated: a few of the replicas that take turns, or one queue where all are always
+// busy.
+func (t *Steadies) Crowd(clients, replicas int) Crowd {
+	peers := int(t.flow.peers)
 	some, n := replicas, float64(clients)
-	if parts := divisor(clients, replicas/peers); alike && replicas%peers == 0 {
+	if parts := divisor(clients, replicas/peers); t.alike() && replicas%peers == 0 {
 		some, n = replicas/parts, n/float64(parts)
 	}
+	busy := float64(crowd*t.flow.most) / t.flow.peers // clients of a replica
 	part := turning * peers
+	if n > busy*float64(some) {
+		part = peers
+	}
 	for part < some && n*float64(part) < leastClients*float64(some) {
 		part *= 2
 	}
 	if part < some {
 		some, n = part, n*float64(part)/float64(some)
 	}
-	limit := float64(crowd*f.most*some) / f.peers
-	few := max(math.Round(min(n, limit)), 1)
+	few := max(math.Round(min(n, busy*float64(some))), 1)
+	return Crowd{some, int(few), max(n-few, 0)}
+}
+
+// Wait adds to figures of the clients what requests wait for those who are left out.
+func (c *Crowd) Wait(f *Figures) {
+	if c.Beyond > 0 {
+		by := c.Beyond * f.E2E.Mean() / float64(c.Clients)
+		f.TTFT, f.E2E = f.TTFT.later(by), f.E2E.later(by)
+	}
+}
+
+// alike reports whether all requests take as long.
+func (t *Steadies) alike() bool {
+	return t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()
+}
+
+// clients is the steady state of one of the queues that a router serves in turn, whose clients have one request each at a time. Some
+// replicas with their part of the clients stand for all.
+func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
+	f, part := t.flow, t.Crowd(clients, replicas)
+	few := float64(part.Clients)
 	length := span{part: few, least: waves * few, most: waves * few, skip: 1.0 / 3}
-	if !alike {
+	if !t.alike() {
 		length.least, length.most, length.events = max(length.least, fewAnswers), max(length.most, manyAnswers), someEvents
 		length.spread = manyWaves * few
 	}
-	sums, err := t.simulated(some, t.requests(int(few)), length)
-	if err != nil {
-		return nil, err
+	alone := [2]int{part.Replicas, part.Clients}
+	sums, known := t.crowds[alone]
+	if !known {
+		var err error
+		if sums, err = t.simulated(part.Replicas, t.requests(part.Clients), length); err != nil {
+			return nil, err
+		}
+		t.crowds[alone] = sums
 	}
 	if sums.answers == 0 { // it would take too long
-		return f.looped(int(math.Ceil(few / float64(some) * f.peers))), t.ctx.Err()
+		return f.looped(int(math.Ceil(few / float64(part.Replicas) * f.peers))), t.ctx.Err()
 	}
-	if longer := max(n-few, 0) * sums.e2e / few; n > limit { // by Little's law
-		sums.e2e, sums.ttft = sums.e2e+longer, sums.ttft+longer
-	}
+	longer := part.Beyond * sums.e2e / few
+	sums.e2e, sums.ttft = sums.e2e+longer, sums.ttft+longer
 	rate := float64(clients) / float64(replicas) * sums.answers / sums.e2e
-	st := sums.steady(&t.server, rate, some)
+	st := sums.steady(&t.server, rate, part.Replicas)
 	st.Rate, st.Running, st.Waiting = rate*f.peers, st.Running*f.peers, st.Waiting*f.peers
 	return st, nil
 }

@@ -55,3 +55,39 @@ func TestCrowdOfClients(t *testing.T) {
 		t.Errorf("by Little's law there are %g clients, not %d", clients, 1<<20)
 	}
 }
+
+// A part of a crowd whose requests wait for longer has the times that all of it has.
+func TestPartOfACrowd(t *testing.T) {
+	s := server(t, "llama3.1-8b", "l4", 1, "vllm")
+	s.Scheduler.MaxSeqs, s.Replicas = 16, 4
+	uneven := [2]Lengths{{Kind: "uniform", Low: 20, High: 400}, {Kind: "uniform", Low: 5, High: 60}}
+	for _, lengths := range [][2]Lengths{{Fixed(100), Fixed(20)}, uneven} {
+		all, err := s.Steadies(t.Context(), lengths[0], lengths[1])
+		testkit.Must(t, err)
+		closed := func(clients int) *Result {
+			source, err := (&Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: lengths[0], Gen: lengths[1],
+				Requests: 8*clients + 4000, Seed: 1}).Source()
+			testkit.Must(t, err)
+			r, err := all.Simulate(source, s.Layout(), Options{Warmup: 3 * clients})
+			testkit.Must(t, err)
+			return r
+		}
+		const clients = 800
+		want, part := closed(clients), all.Crowd(clients, s.Replicas)
+		if part.Replicas != 1 || part.Clients != 2*s.Scheduler.MaxSeqs || part.Beyond != clients/4-float64(part.Clients) {
+			t.Fatalf("%+v stands for all", part)
+		}
+		s.Replicas = part.Replicas
+		got := closed(part.Clients)
+		s.Replicas = 4
+		part.Wait(&got.Figures)
+		for i, of := range got.sketches() {
+			figure, is := fmt.Sprint(lengths, []string{": TTFT", ": TPOT", ": ITL", ": E2E"}[i]), want.sketches()[i]
+			agree(t, figure+" in the mean", of.Mean(), is.Mean(), 0.03)
+			agree(t, figure+" at p50", of.Quantile(0.5), is.Quantile(0.5), 0.03)
+			for _, share := range []float64{0.1, 0.95} { // the queues of replicas that take turns differ in length
+				agree(t, fmt.Sprint(figure, " at ", share), of.Quantile(share), is.Quantile(share), 0.08)
+			}
+		}
+	}
+}
