@@ -9,7 +9,11 @@ type policy interface {
 	form(s former)
 	// admits reports whether a request may begin.
 	admits(o *occupancy, c *claim) bool
-	// preempted follows each sequence that is preempted: the one that began last, where blocks run out.
+	// sooner reports whether a sequence is preempted before one that begins now, which is else the first where blocks run out.
+	sooner(q, than *sequence) bool
+	// behind reports whether a sequence that is preempted waits behind all that wait, and not before them.
+	behind() bool
+	// preempted follows each sequence that is preempted.
 	preempted(o *occupancy)
 	// decoded follows steps that only decode, and for which no sequence was preempted.
 	decoded(o *occupancy, steps float64)

@@ -17,12 +17,22 @@ const (
 	expectClip  = 4096 // tokens of its own answer that a request has to have room for
 )
 
+// Requests that ignore the end of an answer are admitted as others are, since the radix cache is on (add_one_req).
+
 func (sglangMixed) admits(o *occupancy, c *claim) bool {
 	if c.need > o.room {
 		return false
 	}
 	return o.running == 0 || c.need+o.of(float64(int(max(o.due, 0)*o.expect))+min(c.left, expectClip)) <= o.room
 }
+
+// The sequence is retracted that has the shortest answer so far, of several the one with the longest prompt (retract_decode).
+func (sglangMixed) sooner(q, than *sequence) bool {
+	return q.generated < than.generated || q.generated == than.generated && q.Request.Prompt > than.Request.Prompt
+}
+
+// It joins the queue as a request that comes (_add_request_to_queue).
+func (sglangMixed) behind() bool { return true }
 
 // A retraction sets the share to that of the answers of the sequences that stay which they have, and so many steps more
 // (estimate_new_token_ratio_after_retract).

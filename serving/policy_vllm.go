@@ -13,6 +13,10 @@ func (vllm) form(s former) {
 
 func (vllm) admits(o *occupancy, c *claim) bool { return c.need <= o.room }
 
+func (vllm) sooner(*sequence, *sequence) bool { return false }
+
+func (vllm) behind() bool { return false }
+
 func (vllm) preempted(*occupancy) {}
 
 func (vllm) decoded(*occupancy, float64) {}

@@ -44,16 +44,24 @@ type prefilled struct {
 	came unit.Seconds // when its cache had arrived
 }
 
+// A late is a sequence that was preempted, and that waits behind others.
+type late struct {
+	*sequence
+	after int // sequences that leave the queue before it, of all that ever do
+}
+
 // A queue is what waits at a replica: sequences that were preempted, then those that were handed over, then requests.
 type queue struct {
 	again     []*sequence // the next one last
+	late      fifo[late]
 	prefilled fifo[prefilled]
 	fresh     fifo[arrival]
+	left      int        // of those that were handed over and of requests
 	some      []sequence // memory for sequences
 	streams   []stream   // memory for their streams
 }
 
-func (w *queue) len() int { return len(w.again) + w.prefilled.n + w.fresh.n }
+func (w *queue) len() int { return len(w.again) + w.late.n + w.prefilled.n + w.fresh.n }
 
 // front is the sequence that is the next to begin; nil if none waits.
 func (w *queue) front() *sequence {
@@ -61,6 +69,9 @@ func (w *queue) front() *sequence {
 		return w.again[n-1]
 	}
 	switch {
+	case w.late.n > 0 && w.late.front().after <= w.left:
+		w.again = append(w.again, w.late.pop().sequence)
+		return w.again[0]
 	case w.prefilled.n > 0:
 		p := w.prefilled.pop()
 		q := w.sequence(p.stream, p.came)
@@ -74,6 +85,7 @@ func (w *queue) front() *sequence {
 	default:
 		return nil
 	}
+	w.left++
 	return w.again[0]
 }
 
@@ -98,6 +110,8 @@ func one[T any](some *[]T) *T {
 func (w *queue) popFront() { w.again = w.again[:len(w.again)-1] }
 
 func (w *queue) pushFront(q *sequence) { w.again = append(w.again, q) }
+
+func (w *queue) pushBack(q *sequence) { w.late.push(late{q, w.left + w.prefilled.n + w.fresh.n}) }
 
 // A fifo is a queue in pieces, so that it grows without a copy and gives back the memory of those that have left.
 type fifo[T any] struct {

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -213,7 +214,7 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 	return sum
 }
 
-// continues gives the running sequences their tokens, in the order in which they began; without decode those that do have to wait. It
+// continues gives the running sequences their tokens, in their order; without decode those that do have to wait. It
 // reports whether a sequence was preempted.
 func (r *replica) continues(decode bool) (preempted bool) {
 	kept, before, now := r.running[:0], r.preempted, r.formed.now
@@ -242,7 +243,7 @@ func (r *replica) continues(decode bool) (preempted bool) {
 	return r.preempted > before
 }
 
-// grow takes the blocks for n more tokens of running sequence i, and preempts the youngest
+// grow takes the blocks for n more tokens of running sequence i, and preempts the last
 // sequences until there are enough. It fails where that comes to the sequence itself.
 func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
 	for q.computed+n > q.holds && !r.gets(q, n) {
@@ -283,7 +284,7 @@ func (r *replica) entryBlocks(q *sequence) int {
 	return r.room.of(q.Request.HashTokens)
 }
 
-// preempt takes a sequence's blocks away. It is the first to begin again.
+// preempt takes a sequence's blocks away.
 func (r *replica) preempt(q *sequence, now unit.Seconds) {
 	r.preempted++
 	q.preempted++
@@ -296,7 +297,11 @@ func (r *replica) preempt(q *sequence, now unit.Seconds) {
 	}
 	r.cache.running = len(r.running)
 	r.policy.preempted(&r.cache)
-	r.waiting.pushFront(q)
+	if r.policy.behind() {
+		r.waiting.pushBack(q)
+	} else {
+		r.waiting.pushFront(q)
+	}
 }
 
 // move is the time in which the cache of so many tokens goes over a link of each GPU.
@@ -338,19 +343,29 @@ func (r *replica) admit() {
 		r.waiting.popFront()
 		r.start(q, gpu, host, now)
 		if q.ready > now {
-			r.running = append(r.running, q)
+			r.join(q)
 			continue
 		}
 		q.blocks += r.pool.must(r.more(q, q.computed+n))
 		if !r.rules.Mixed && q.decoding() { // its cache was handed over, so it decodes with the others
-			r.running = append(r.running, q)
+			r.join(q)
 			continue
 		}
 		r.budget -= n
 		if !r.advance(q, n, q.decoding()) {
-			r.running = append(r.running, q)
+			r.join(q)
 		}
 	}
+}
+
+// join adds a sequence to those that run, in the order in which they are preempted, the first one last. Where drafts are accepted as many
+// tokens as it happens, that order is the one in which they began.
+func (r *replica) join(q *sequence) {
+	at := len(r.running)
+	for at > 0 && r.server.Drafts == 0 && r.policy.sooner(r.running[at-1], q) {
+		at--
+	}
+	r.running = slices.Insert(r.running, at, q)
 }
 
 // hits is how many leading hashes of a sequence the GPU's cache has, and host memory beyond.
