@@ -272,7 +272,7 @@ func (a *app) putOn(out io.Writer, what, file string, data []byte) error {
 		return nil
 	}
 	if _, err := out.Write(data); err != nil {
-		return fmt.Errorf("writing the %s: %w", what, err)
+		return fmt.Errorf("writing the %s: %w; %s", what, err, a.spare(what, data))
 	}
 	return nil
 }

@@ -118,4 +118,10 @@ func TestServersAreListed(t *testing.T) {
 	if got := in("100", "results", "table", dir); strings.Contains(got, "Client 9000") || !strings.Contains(got, "on "+r.Serving.Endpoint) {
 		t.Error(got)
 	}
+	r.Serving.PromptTokens, r.Serving.GeneratedTokens = &stats.Summary{N: 1, Mean: 99.6}, &stats.Summary{N: 1, Mean: 20}
+	_, err = result.Write(dir, r)
+	testkit.Must(t, err)
+	if got := in("100", "results", "table", dir); !strings.Contains(got, ", 100 + 20 tokens") {
+		t.Errorf("the lengths are not those that the server counted:\n%s", got)
+	}
 }

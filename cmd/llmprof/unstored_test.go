@@ -53,7 +53,7 @@ func TestUnstored(t *testing.T) {
 	}
 }
 
-// TestPutKeeps writes a file that takes nothing, although it can be opened, elsewhere.
+// TestPutKeeps writes elsewhere what goes to a file, or to standard output, that takes nothing although it is open.
 func TestPutKeeps(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip(err)
@@ -65,6 +65,18 @@ func TestPutKeeps(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "full"))
 	if err == nil || len(files) != 1 || !strings.Contains(err.Error(), files[0]) {
 		t.Errorf("%v, %v", err, files)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testkit.Must(t, err)
+	defer full.Close()
+	a.stdout = full
+	err = a.put("result", "", []byte("what was measured"))
+	kept, _ := filepath.Glob(filepath.Join(dir, "*", "result"))
+	if err == nil || len(kept) != 1 || !strings.Contains(err.Error(), kept[0]) {
+		t.Fatalf("%v, %v", err, kept)
+	}
+	if text, err := os.ReadFile(kept[0]); err != nil || string(text) != "what was measured" {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"llmprof/analytic/operator"
@@ -67,6 +68,9 @@ func publishedRow(of []*result.Result) PublishedRow {
 		TPOT: pooled(of, func(r *result.Result) *result.Times { return r.TPOT }),
 		TTLT: pooled(of, func(r *result.Result) *result.Times { return r.TTLT }),
 	}
+	if s := first.Serving; s != nil {
+		row.PromptLen, row.GenLen = counted(s.PromptTokens, row.PromptLen), counted(s.GeneratedTokens, row.GenLen)
+	}
 	energy := func(pick func(*result.Energy) *float64) *float64 {
 		return meanOver(of, func(r *result.Result) *float64 {
 			if r.Energy == nil {
@@ -96,6 +100,14 @@ func publishedRow(of []*result.Result) PublishedRow {
 		row.Params, row.Cache, row.CacheTokens = bytesOf(s.Params), bytesOf(s.KV, s.State), cacheTokens(first)
 	}
 	return row
+}
+
+// counted is the mean length that a server counted, else the one that was asked for, which requests of a trace do not have.
+func counted(by *stats.Summary, asked int) int {
+	if by == nil {
+		return asked
+	}
+	return int(math.Round(by.Mean))
 }
 
 // cacheTokens is how many tokens of a sequence the cache of a result was counted with:
