@@ -162,7 +162,7 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 	if by := unfit * float64(m.Total/m.Usable); by <= s.miss.By {
 		on := ""
 		if s.q.MaxGPUs < DefaultGPUs {
-			on = fmt.Sprintf(" on at most %d GPUs", s.q.MaxGPUs)
+			on = fmt.Sprintf(" on %d of them", s.q.MaxGPUs)
 		}
 		s.missed(Miss{fmt.Sprintf("does not fit%s: %s needs %v of the %v that the engine may take of a GPU", on, r, m.Total, m.Usable), by, nil})
 	}

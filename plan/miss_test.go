@@ -33,7 +33,7 @@ func TestMissOfThoseThatFit(t *testing.T) {
 		"ms for 1.000 ns": func(q *Request) { q.Targets = means(1e-9, 0, 0) },
 		"a TPOT of":       func(q *Request) { q.Targets = means(0, 1e-300, 0) },
 		"/h for $1e-06/h": func(q *Request) { q.Budget = 1e-6 },
-		"does not fit on at most 1 GP": func(q *Request) {
+		"does not fit on 1 of them": func(q *Request) {
 			q.MaxGPUs, q.Targets, q.Cards = 1, means(1e-9, 0, 0), request(t, "deepseek-v3", "h100").Cards
 		},
 	} {

@@ -176,7 +176,7 @@ func lengthsOf(l *serving.Lengths) string {
 	if l.Kind == "trace" {
 		return fmt.Sprintf("lognormal:%.0f,%.2g", l.Mean, max(l.Spread, 0.01))
 	}
-	return l.String()
+	return view.LengthWords(l)
 }
 
 // evidence is the errors of the engines of a search against the built-in observations.

@@ -29,11 +29,7 @@ func Text(w io.Writer, d *Document, s Style) error {
 		s.Width = min(s.Width, d.Width)
 	}
 	t := &textWriter{Style: s}
-	if d.Title != "" {
-		for _, l := range Wrap(d.Title, s.prose()) {
-			t.line(t.paint(l, Bold))
-		}
-	}
+	t.heading(d.Title)
 	for _, b := range d.Blocks {
 		if b.empty() {
 			continue
@@ -59,8 +55,11 @@ func (w *textWriter) line(s string) {
 }
 
 func (w *textWriter) heading(title string) {
-	if title != "" {
-		w.line(w.paint(printable.Line(title), Bold))
+	if title == "" {
+		return
+	}
+	for _, l := range Wrap(title, w.prose()) {
+		w.line(w.paint(l, Bold))
 	}
 }
 

@@ -37,9 +37,9 @@ func architecture(kind, ffn string) string {
 	mixing := map[string]string{"attention": "full attention", "windows": "windowed attention", "latent": "latent attention",
 		"sparse": "sparse attention", "hybrid": "recurrent layers"}[kind]
 	if ffn == "experts" {
-		return "mixtures of experts with " + mixing
+		return "MoE with " + mixing
 	}
-	return "dense models with " + mixing
+	return "dense with " + mixing
 }
 
 // NewEvidence sums up the errors of observations of times on which no constant was fitted.
@@ -118,18 +118,12 @@ func (p *Plan) accuracy(r *plan.Row) Accuracy {
 
 // rests says in a few words what a row rests on.
 func (p *Plan) rests(r *plan.Row) string {
-	constants := "constants of its generation"
-	a := p.accuracy(r)
-	if a.Measured {
-		constants = "constants measured on it"
-	}
-	switch {
+	switch a := p.accuracy(r); {
 	case a.N > 0:
-		return fmt.Sprintf("%d observations on it (median error %.1f %%), %d in %s, %d of %s, %d of both; %s",
-			a.N, 100**a.MedianAPE, a.Format, r.Scheme, a.Alike, architecture(validate.Architecture(r.Card.Model)), a.Both, constants)
+		return fmt.Sprintf("%d observations on it (%.1f %% off), %d %s, %d %s, %d both",
+			a.N, 100**a.MedianAPE, a.Format, r.Scheme, a.Alike, architecture(validate.Architecture(r.Card.Model)), a.Both)
 	case a.EngineN > 0:
-		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE,
-			constants)
+		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, %.1f %% off)", a.EngineN, 100**a.EngineAPE)
 	}
-	return "no observation of this engine; " + constants
+	return "no observation of this engine"
 }

@@ -10,6 +10,7 @@ import (
 	"llmprof/internal/printable"
 	"llmprof/plan"
 	"llmprof/plots/render"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -29,8 +30,11 @@ type Plan struct {
 
 // Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
 func (p *Plan) Page() *render.Document {
-	d := &render.Document{Title: p.title()}
-	d.Blocks = append(d.Blocks, p.rows(p.multiples()), render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
+	d, rows := &render.Document{}, p.rows(p.multiples())
+	if rows.Title = p.title(); len(p.Shown) == 0 {
+		d.Title = rows.Title
+	}
+	d.Blocks = append(d.Blocks, rows, render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
 	if p.Full && len(p.Result.Rejected) > 0 {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
@@ -64,7 +68,7 @@ func asAsked(t unit.Seconds) string {
 // title says what was asked for.
 func (p *Plan) title() string {
 	q := p.Request
-	parts := []string{fmt.Sprintf("%s, %v + %v tokens", strings.Join(p.models(), ", "), &q.Prompt, &q.Gen)}
+	parts := []string{fmt.Sprintf("%s, %s + %s tokens", strings.Join(p.models(), ", "), LengthWords(&q.Prompt), LengthWords(&q.Gen))}
 	for i := range q.Targets {
 		parts = append(parts, fmt.Sprintf("%v %v", &q.Targets[i], asAsked(q.Targets[i].Most)))
 	}
@@ -80,16 +84,26 @@ func (p *Plan) title() string {
 		parts = append(parts, fmt.Sprintf("%d at a time", l.Concurrency))
 	}
 	if q.Headroom > 1 {
-		parts = append(parts, fmt.Sprintf("planned for %g times that", q.Headroom))
+		parts[len(parts)-1] += fmt.Sprintf(", headroom %g", q.Headroom)
 	}
 	if q.Budget > 0 {
 		parts = append(parts, q.Budget.String())
 	}
-	end := "slow end"
-	if q.Expected {
-		end = "expected times"
+	if q.By != plan.Cost {
+		parts = append(parts, "by "+string(q.By))
 	}
-	return strings.Join(append(parts, "by "+string(q.By), end), " · ")
+	if q.Expected {
+		parts = append(parts, "expected times")
+	}
+	return strings.Join(parts, " · ")
+}
+
+// LengthWords are lengths as they are asked for: of uneven ones the mean and the 95th percentile.
+func LengthWords(l *serving.Lengths) string {
+	if l.Kind == "lognormal" {
+		return fmt.Sprintf("mean=%.0f,p95=%.0f", l.Mean, l.Quantile(0.95))
+	}
+	return l.String()
 }
 
 func (p *Plan) models() (all []string) {
@@ -299,9 +313,6 @@ func (p *Plan) summary() render.Fields {
 	if len(p.Shown) > 0 {
 		p.choice(&f)
 	}
-	if also := p.also(); also != "" {
-		f.Add("Also", also)
-	}
 	f.Add("Others", p.others()...)
 	return f
 }
@@ -335,7 +346,7 @@ func (p *Plan) choice(f *render.Fields) {
 func (p *Plan) deployment(r *plan.Row) string {
 	text := fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key)
 	if o := r.Card.Offer(r.GPUs); o != nil {
-		source, _, _ := strings.Cut(o.Source, ", read by ")
+		source, _, _ := strings.Cut(strings.Replace(o.Source, ", on demand", "", 1), ", read by ")
 		nodes := "each"
 		if o.Node > 1 {
 			nodes = fmt.Sprintf("a GPU, in nodes of %d", o.Node)
@@ -354,7 +365,7 @@ func (p *Plan) simulated(s *plan.Simulated) string {
 		}
 		var values []string
 		for _, share := range []float64{0.5, 0.95, 0.99} {
-			values = append(values, strconv.FormatFloat(plan.Digits(1e3*s.Rounded(&plan.Target{Of: of, At: share}), 3), 'f', -1, 64))
+			values = append(values, millis(unit.Seconds(s.Rounded(&plan.Target{Of: of, At: share}))))
 		}
 		parts = append(parts, fmt.Sprintf("%v %s ms", of, strings.Join(values, "/")))
 	}
@@ -365,13 +376,15 @@ func (p *Plan) simulated(s *plan.Simulated) string {
 // headroom is what a row does under more load than comes.
 func (p *Plan) headroom(r *plan.Row) string {
 	var parts []string
+	of := "TTFT/TPOT "
 	for _, l := range r.Loads {
 		switch {
 		case l.Times == 1:
 		case l.Why != "":
 			parts = append(parts, fmt.Sprintf("none at %g ×", l.Times))
 		default:
-			parts = append(parts, fmt.Sprintf("TTFT %s, TPOT %s at %g ×", short(l.TTFT), short(l.TPOT), l.Times))
+			parts = append(parts, fmt.Sprintf("%s%s/%s ms at %g ×", of, millis(l.TTFT), millis(l.TPOT), l.Times))
+			of = ""
 		}
 	}
 	if load := p.Request.Load; r.Capacity > 0 && load.Concurrency == 0 && len(parts) > 0 {
@@ -379,6 +392,11 @@ func (p *Plan) headroom(r *plan.Row) string {
 		parts = append([]string{fmt.Sprintf("up to %.3g requests/s, %.2g × the load", r.Capacity, r.Capacity/came)}, parts...)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// millis are milliseconds in three digits.
+func millis(t unit.Seconds) string {
+	return strconv.FormatFloat(plan.Digits(1e3*float64(t), 3), 'f', -1, 64)
 }
 
 // short is a time in three digits.
@@ -418,7 +436,7 @@ func (p *Plan) Same(r *plan.Row) string {
 
 func (p *Plan) args(r *plan.Row) []string { return settings.Args(r.Same(p.Request)) }
 
-// also names the GPUs that qualify besides those shown, the cheapest first.
+// also names the cheapest GPU that qualifies besides those shown; all of them where GPUs were named.
 func (p *Plan) also() string {
 	seen := map[string]bool{}
 	for i := range p.Shown {
@@ -429,23 +447,21 @@ func (p *Plan) also() string {
 		r := &p.Result.Rows[i]
 		if key := r.Card.GPU.Key; !seen[key] {
 			seen[key] = true
-			names = append(names, fmt.Sprintf("%d × %s%s", r.GPUs, key, strings.TrimPrefix(p.perHour(r), ":")))
+			names = append(names, fmt.Sprintf("%d × %s", r.GPUs, key))
 		}
+	}
+	most := 1
+	if p.Request.Named {
+		most = len(names)
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	return "qualify: " + listed(names, mostAlso) + " (--top)"
+	return "also qualify: " + listed(names, most) + " (--top)"
 }
 
-func (p *Plan) perHour(r *plan.Row) string {
-	if r.PerHour == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%.2f)", float64(r.PerHour))
-}
-
-// others says of how many GPUs nothing qualifies, and why of those that were named; where nothing qualifies, what came nearest.
+// others says which GPUs qualify besides, of how many nothing does, and why of those that were named; where nothing qualifies, what came
+// nearest.
 func (p *Plan) others() (lines []string) {
 	var out []plan.Rejected
 	for _, x := range p.Result.Rejected {
@@ -453,13 +469,15 @@ func (p *Plan) others() (lines []string) {
 			out = append(out, x)
 		}
 	}
-	line := fmt.Sprintf("%s searched in %v", several(p.Result.Searched, "deployment"), p.Took)
-	if len(out) > 0 && !p.Full {
-		line = fmt.Sprintf("%s do not qualify (--rejected); %s", several(len(out), "GPU"), line)
-	}
-	lines = []string{line}
-	if p.Full {
-		return lines
+	searched := fmt.Sprintf("%s searched in %v", several(p.Result.Searched, "deployment"), p.Took)
+	also := p.also()
+	switch {
+	case p.Full || len(out) == 0:
+		return []string{strings.TrimPrefix(also+"; "+searched, "; ")}
+	case also != "":
+		lines = []string{fmt.Sprintf("%s; %d do not (--rejected)", also, len(out))}
+	default:
+		lines = []string{fmt.Sprintf("nothing qualifies on %s (--rejected); %s", several(len(out), "GPU"), searched)}
 	}
 	told := 0
 	switch {
@@ -524,11 +542,8 @@ func (p *Plan) rejected() render.Fields {
 	return f
 }
 
-// How many GPUs are named that qualify besides, and how many without a price; the JSON has all.
-const (
-	mostAlso  = 4
-	mostNamed = 8
-)
+// mostNamed is how many GPUs are named that do not qualify; the JSON has all.
+const mostNamed = 8
 
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {
