@@ -1,8 +1,8 @@
 package serving
 
 import (
+	"math"
 	"slices"
-	"sort"
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
@@ -11,31 +11,19 @@ import (
 // A Cost is what one step takes.
 type Cost = analytic.StepCost
 
-// prices prices steps. Those that only decode come again and again, and between the
-// contexts where a bound changes their time is linear in the context: they are tabulated.
+// prices prices steps, and remembers the latest ones by all that they have.
 type prices struct {
 	predictor *analytic.Predictor // prices a step of several groups, decodes before chunks of prompts
 	windows   []float64
 	pass      float64 // most tokens of a forward pass
 	drafted   bool
-	curves    map[decode]*curve // curves of decode steps
-	known     map[mixture]Cost  // the latest other steps, by all that they have
-	last      decode            // the latest one, whose curve is along: most steps are like the one before
-	along     *curve
+	known     map[mixture]Cost
 	groups    []operator.Group
 	part      []operator.Group
 }
 
-// A decode is a step that only decodes: its sequences, and the tokens of all replicas that share its experts.
-type decode struct {
-	batch    int
-	fresh    int // tokens that each runs, the drafted ones among them
-	together float64
-}
-
 func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
-	return &prices{predictor: p, windows: p.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{},
-		known: map[mixture]Cost{}}
+	return &prices{predictor: p, windows: p.Windows(), pass: float64(pass), drafted: drafted, known: map[mixture]Cost{}}
 }
 
 // prices prices the steps of the server, of a pipeline those of one batch.
@@ -72,19 +60,23 @@ func (p *prices) again(groups []operator.Group, together float64) Cost {
 	return c
 }
 
-// decode is the cost of a step in which sequences with a mean context decode.
-func (p *prices) decode(d decode, context float64) Cost {
-	if p.along == nil || d != p.last {
-		if p.last, p.along = d, p.curves[d]; p.along == nil {
-			p.along = &curve{}
-			p.curves[d] = p.along
-		}
+// decode is the cost of a step in which n sequences with a mean context decode fresh tokens each. Its time is linear in the context
+// between those where a bound changes, and jumps where chunks of attention begin: it is priced at the first and the last context of eight
+// spans between powers of two.
+func (p *prices) decode(n, fresh int, context, together float64) Cost {
+	at := func(context float64) Cost {
+		g := operator.Group{Batch: float64(n), New: float64(fresh), Past: max(context, 0.5), Logits: float64(fresh), Drafted: p.drafted}
+		return p.again([]operator.Group{g}, together)
 	}
-	return p.along.at(context, func(mean float64) Cost {
-		fresh := float64(d.fresh)
-		group := [1]operator.Group{{Batch: float64(d.batch), New: fresh, Past: mean, Logits: fresh, Drafted: p.drafted}}
-		return p.predictor.StepCost(group[:], d.together)
-	})
+	_, exponent := math.Frexp(context)
+	width := math.Ldexp(1, max(exponent-4, 1))
+	low := math.Floor(context/width) * width
+	from := at(low)
+	if context == low {
+		return from
+	}
+	to := at(low + width - 1)
+	return toward(&from, &to, (context-low)/(width-1))
 }
 
 // mixed is the cost of a step, in as many forward passes as it takes.
@@ -191,7 +183,7 @@ func (p *prices) cost(b *batch, drafts int) Cost {
 func (p *prices) decodes(b *batch, fresh int) (sum Cost) {
 	for i := range b.byWin {
 		if g := &b.byWin[i]; g.Batch > 0 {
-			c := p.decode(decode{b.decodes, fresh, b.together}, g.Past/g.Batch)
+			c := p.decode(b.decodes, fresh, g.Past/g.Batch, b.together)
 			if g.Batch == float64(b.decodes) {
 				return c
 			}
@@ -212,78 +204,6 @@ func (p *prices) groupsOf(b *batch, drafts int) []operator.Group {
 	}
 	p.groups = append(p.groups, b.chunks...)
 	return p.groups
-}
-
-// A curve is a cost over the context, linear between knots.
-type curve struct {
-	knots []knot
-	last  int // knot at or beyond the context that was asked for last: the next one is near
-}
-
-// A knot is a context with its cost. Up to the next one the cost is linear if sure.
-type knot struct {
-	context float64
-	cost    Cost
-	sure    bool
-}
-
-// exact is by how much of a step's time a curve may be off, as a share.
-const exact = 5e-4
-
-// at is the cost at a context; price is asked where the curve is not known yet.
-func (c *curve) at(context float64, price func(float64) Cost) Cost {
-	if len(c.knots) == 0 {
-		c.knots = []knot{{context: 0.5, cost: price(0.5)}, {context: 1024, cost: price(1024)}}
-	}
-	for last := c.knots[len(c.knots)-1].context; last < context; last = c.knots[len(c.knots)-1].context {
-		c.knots = append(c.knots, knot{context: 2 * last, cost: price(2 * last)})
-	}
-	for {
-		i := c.beyond(context)
-		switch {
-		case c.knots[i].context == context:
-			return c.knots[i].cost
-		case i == 0:
-			return c.knots[0].cost
-		}
-		a, b := &c.knots[i-1], &c.knots[i]
-		if a.sure || b.context-a.context < 2 {
-			return between(a, b, context)
-		}
-		c.split(i, price)
-	}
-}
-
-// beyond is the first knot at or beyond a context, which is not beyond the last one.
-func (c *curve) beyond(context float64) int {
-	if i := c.last; i == 0 || i >= len(c.knots) || context <= c.knots[i-1].context || context > c.knots[i].context {
-		c.last = sort.Search(len(c.knots), func(i int) bool { return c.knots[i].context >= context })
-	}
-	return c.last
-}
-
-// split tries whether the cost is linear between knot i-1 and knot i, at three points, and puts
-// the middle one between them if it is not.
-func (c *curve) split(i int, price func(float64) Cost) {
-	a, b := &c.knots[i-1], &c.knots[i]
-	var middle knot
-	a.sure = true
-	for _, share := range [...]float64{0.25, 0.75, 0.5} {
-		middle = knot{context: a.context + share*(b.context-a.context)}
-		middle.cost = price(middle.context)
-		line := between(a, b, middle.context)
-		if off := line.Time - middle.cost.Time; max(off, -off) > middle.cost.Time.Times(exact) {
-			a.sure = false
-		}
-	}
-	if !a.sure {
-		c.knots = slices.Insert(c.knots, i, middle)
-	}
-}
-
-// between is the cost on the line between two knots.
-func between(a, b *knot, context float64) Cost {
-	return toward(&a.cost, &b.cost, (context-a.context)/(b.context-a.context))
 }
 
 // plus is a cost and n times another, of a step after it.

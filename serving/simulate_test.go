@@ -24,10 +24,11 @@ func TestTabulatedSteps(t *testing.T) {
 	}{{"llama3.1-8b", "h200", 1}, {"llama2-70b", "a100", 8}, {"qwen3-30b-a3b", "rtx-4090", 4}, {"deepseek-v3", "h200", 8}} {
 		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
 		prices := newPrices(p, 0, false)
-		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
+		for _, n := range []int{1, 3, 16, 17, 64, 255, 700} {
 			for context := 3.0; context < 200000; context *= 1.37 {
-				want, energy := p.MixedStep([]operator.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
-				got := prices.decode(decode{batch: batch, fresh: 1}, context)
+				want, energy := p.MixedStep([]operator.Group{{Batch: float64(n), New: 1, Past: context, Logits: 1}})
+				b := batch{decodes: n, byWin: []operator.Group{{Batch: float64(n), Past: float64(n) * context}}}
+				got := prices.cost(&b, 0)
 				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
 				casetest.Near(t, x.model+": energy", got.Energy, energy, 1e-2)
 			}

@@ -54,12 +54,11 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	}
 	f := &flow{ctx: ctx, server: s, peers: float64(s.Predictor.Par.ExpertReplicas()), policy: policyOf(&s.Scheduler), front: s.frontend(),
 		stages: 1}
-	f.stepTimes = stepTimes{prices: known, tables: map[int]*tokenCosts{}}
+	f.stepTimes = stepTimes{prices: known, steps: map[stepped]*Cost{}}
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
 	f.traffic = s.traffic(prompt, gen, known.windows)
-	f.graphs = f.graphed()
 	f.memory = f.remember(s.room())
 	return f, nil
 }

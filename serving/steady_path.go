@@ -259,7 +259,7 @@ func (w *path) steady(rate float64) *Steady {
 // that comes while they only decode waits for one of them, and with asynchronous scheduling for one more.
 func (w *path) sooner(n, rate float64) float64 {
 	parts := float64(w.server.Predictor.Par.MicroBatches)
-	turn := float64(w.plain(int(math.Ceil(n))).Time)
+	turn := float64(w.cost(int(math.Ceil(n)), 0).Time)
 	wait := math.Exp(-rate*turn) * turn / 2
 	if w.server.Scheduler.Async {
 		wait += turn
@@ -272,8 +272,7 @@ func (w *path) step() {
 	if !w.server.Scheduler.Async {
 		w.free()
 	}
-	costs := w.costs(w.cache.running)
-	w.forming = forming{takes: costs.left, prompts: w.prompts[:0], ending: w.ending[:0], waits: w.waits}
+	w.forming = forming{takes: w.left(w.besides(w.cache.running)), prompts: w.prompts[:0], ending: w.ending[:0], waits: w.waits}
 	preempted := w.sums.preempted
 	w.policy.form(w)
 	if w.empty() {
@@ -283,11 +282,7 @@ func (w *path) step() {
 	if w.share = 1; !w.decodes {
 		w.share = w.decodesBeside()
 	}
-	c := w.plain(w.cache.running)
-	if w.tokens > 0 {
-		with := costs.prompts.at(w.tokens)
-		c = &with
-	}
+	c := w.cost(w.cache.running, w.tokens)
 	w.run(c)
 	w.came, w.prompts, w.done, w.ending = w.prompts, w.came, w.ending, w.done
 	if w.share > 0 {

@@ -92,7 +92,7 @@ func TestEqualPromptsArePriced(t *testing.T) {
 	f := engineServer(t, "mistral-7b-v0.3", "a100", 8, "sglang", "sglang").queue(t, Fixed(579), Fixed(12))
 	for k := 1; k <= 8; k++ {
 		tokens := float64(k) * 579
-		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.costs(1).prompts.at(tokens).Time), float64(f.pass(1, tokens).Time), 1e-9)
+		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.cost(1, tokens).Time), float64(f.pass(1, tokens).Time), 1e-9)
 	}
 }
 

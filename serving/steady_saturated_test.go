@@ -162,7 +162,7 @@ func TestStepsBesidePreemptedSequences(t *testing.T) {
 		for i := 1; i <= 4; i++ {
 			n := f.most + i*(most-f.most)/5
 			for _, tokens := range []float64{float64(x.prompt), 3 * float64(x.prompt)} {
-				agree(t, fmt.Sprintf("%+v, %d sequences, %.0f tokens of prompts", x, n, tokens), float64(f.table(n).at(tokens).Time),
+				agree(t, fmt.Sprintf("%+v, %d sequences, %.0f tokens of prompts", x, n, tokens), float64(f.cost(n, tokens).Time),
 					float64(f.pass(n, tokens).Time), 0.01)
 			}
 		}
