@@ -25,17 +25,6 @@ type spanned struct {
 	begin       unit.Seconds // the first arrival of a part, whether it is answered or not
 	first, last unit.Seconds // arrivals
 	end         unit.Seconds // end of the last answer
-	lastGap     unit.Seconds // between tokens, and how many as long came one after the other
-	gaps        int
-}
-
-// gap enters the time between tokens of an answer that came to a client apart.
-func (f *Figures) gap(t unit.Seconds) {
-	if d := t - f.lastGap; max(d, -d) > f.lastGap.Times(1e-3) {
-		f.ITL.Add(float64(f.lastGap), f.gaps)
-		f.lastGap, f.gaps = t, 0
-	}
-	f.gaps++
 }
 
 // answered enters a request that was answered.
@@ -59,8 +48,6 @@ func (f *Figures) answered(q *Record, slo *SLO) {
 }
 
 func (f *Figures) merge(o *Figures) {
-	o.ITL.Add(float64(o.lastGap), o.gaps)
-	o.gaps = 0
 	if o.E2E.N > 0 {
 		if f.E2E.N == 0 {
 			f.first = o.first
@@ -182,35 +169,21 @@ func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transi
 	return f, x
 }
 
-// savedSketch is a Sketch as JSON has it.
-type savedSketch struct {
-	Counts []int   `json:"counts"`
-	Base   int     `json:"base"`
-	N      int     `json:"n"`
-	Sum    float64 `json:"sum"`
-}
-
-// MarshalJSON writes the bins, so that a result can be read back as it was.
-func (s Sketch) MarshalJSON() ([]byte, error) {
-	return json.Marshal(savedSketch{s.counts, s.base, s.N, s.Sum})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads a distribution, and refuses one that is none.
 func (s *Sketch) UnmarshalJSON(text []byte) error {
-	var x savedSketch
-	if err := json.Unmarshal(text, &x); err != nil {
+	type plain Sketch
+	if err := json.Unmarshal(text, (*plain)(s)); err != nil {
 		return err
 	}
 	n := 0
-	for _, count := range x.Counts {
+	for _, count := range s.Counts {
 		if count < 0 {
 			return fmt.Errorf("a distribution has a bin of %d values", count)
 		}
 		n += count
 	}
-	if n != x.N {
-		return fmt.Errorf("a distribution of %d values has %d in its bins", x.N, n)
+	if n != s.N {
+		return fmt.Errorf("a distribution of %d values has %d in its bins", s.N, n)
 	}
-	*s = Sketch{counts: x.Counts, base: x.Base, N: x.N, Sum: x.Sum}
 	return nil
 }

@@ -19,9 +19,8 @@ type frontend struct {
 	passes   int          // how many passes have begun
 	entering fifo[entering]
 	steps    fifo[delivered] // outputs of steps, not taken apart yet
-	taken    []delivered     // outputs that the pass takes apart
+	taken    []output        // outputs that the pass takes apart
 	ready    fifo[*stream]   // streams that have tokens to send
-	spare    []output        // memory for outputs
 	sums     bool            // only the times of first and last tokens are asked for
 }
 
@@ -49,22 +48,14 @@ type output struct {
 	ended  bool
 }
 
-// A delivered is the outputs of a step with their tokens, and how many passes have begun before the one that takes them apart.
+// A delivered is the outputs of a step, and how many passes have begun before the one that takes them apart.
 type delivered struct {
-	outputs      []output
-	gain, passes int
+	outputs []output
+	passes  int
 }
 
-// hand takes the outputs of a step, and gives memory for those of another one.
-func (f *frontend) hand(outputs []output) (spare []output) {
-	gain := 0
-	for i := range outputs {
-		gain += int(outputs[i].gain)
-	}
-	f.steps.push(delivered{outputs, gain, f.passes + handed})
-	spare, f.spare = f.spare, nil
-	return spare
-}
+// hand takes the outputs of a step.
+func (f *frontend) hand(outputs []output) { f.steps.push(delivered{outputs, f.passes + handed}) }
 
 // busy reports whether there is anything to do.
 func (f *frontend) busy() bool { return f.entering.n+f.steps.n+f.ready.n > 0 }
@@ -120,11 +111,12 @@ func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 			at += f.closing
 		}
 	}
-	gain := 0
+	var gain int32
 	for f.steps.n > 0 && f.steps.front().passes <= f.passes {
-		d := f.steps.pop()
-		gain += d.gain
-		f.taken = append(f.taken, d)
+		for _, o := range f.steps.front().outputs {
+			gain += o.gain
+		}
+		f.taken = append(f.taken, f.steps.pop().outputs...)
 	}
 	f.passing = true
 	f.passes++
@@ -134,19 +126,15 @@ func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
 func (f *frontend) finish(enter func(packed)) {
 	f.passing = false
-	for i := range f.taken {
-		for _, o := range f.taken[i].outputs {
-			s := o.stream
-			waits := f.sends(s)
-			s.unsent += o.gain
-			if s.complete = o.ended; f.sends(s) && !waits {
-				f.ready.push(s)
-			}
+	for _, o := range f.taken {
+		s := o.stream
+		waits := f.sends(s)
+		s.unsent += o.gain
+		if s.complete = o.ended; f.sends(s) && !waits {
+			f.ready.push(s)
 		}
-		f.spare = f.taken[i].outputs[:0]
-		f.taken[i] = delivered{}
 	}
-	f.taken = f.taken[:0]
+	f.taken = nil
 	for f.entering.n > 0 && f.entering.front().passes <= f.passes {
 		enter(f.entering.pop().packed)
 	}

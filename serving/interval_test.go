@@ -19,7 +19,7 @@ func TestIntervalOfOneClient(t *testing.T) {
 	slow := newCluster(s, source, &Options{priced: s.prices(), pace: &analytic.Pace{Prompts: 1.2, Decodes: 1.2, Host: 1.2}})
 	for slow.step() {
 	}
-	slow.result.finish(slow.mixed, slow.first, slow.now, false)
+	slow.result.finish(slow.all, slow.now, false)
 	for i, times := range slow.result.sketches() {
 		if got := times.Quantile(0.5) / r.sketches()[i].Quantile(0.5); math.Abs(got-1.2) > 0.006 {
 			t.Errorf("%s: %.3f times as long at 1.2 times the time of everything", timed[i], got)

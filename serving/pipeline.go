@@ -90,13 +90,12 @@ func (r *replica) enters(now unit.Seconds) {
 	p, c := r.pipe, &r.cost
 	*c = rested(*c, min(max(float64((now-r.stopped)/analytic.Window), 0), 1))
 	before := max(now, r.stopped)
-	r.gained()
 	r.begin, r.stopped = now, p.passes(now, c)
 	r.end = p.next()
 	adds := r.stopped - before
 	c.Energy -= r.server.idle().For(c.Time - adds)
 	c.Time = adds
-	p.inflight = append(p.inflight, inflight{r.stopped, slices.Clone(r.outputs), slices.Clone(r.ending)})
+	p.inflight = append(p.inflight, inflight{r.stopped, r.gains, r.ending})
 	r.held = p.inflight[0].end
 }
 

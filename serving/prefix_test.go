@@ -55,7 +55,7 @@ func prefixRun(t *testing.T, change func(*Server)) *Result {
 			t.Errorf("%d blocks free and %d cached (%d in the list) of %d", r.pool.free, cached, r.pool.idle.blocks, r.pool.total)
 		}
 	}
-	c.result.finish(c.mixed, c.first, c.now, false)
+	c.result.finish(c.all, c.now, false)
 	if c.result.Completed != 400 {
 		t.Errorf("%d of 400 requests answered", c.result.Completed)
 	}

@@ -24,7 +24,6 @@ type progress struct {
 	goal      int // tokens whose cache has to be there before the next token comes
 	computed  int // tokens whose cache is there
 	generated int
-	gain      int // tokens that come with the step that runs
 	turn      int // batch of a pipeline from which on it may decode
 }
 
@@ -95,10 +94,9 @@ type stepping struct {
 	deaf   int                               // steps that only decoded since the scheduler received requests
 	heard  unit.Seconds                      // until when requests had to come then
 
-	outputs         []output    // of the step that ended last
-	gains, spare    []*sequence // sequences that gain tokens by it, and memory for others
-	ending, endings []*sequence // sequences whose last token it brings, and memory for others
-	ended           []*sequence // sequences whose last token the step before brought
+	gains         []output    // what it brings
+	outputs       []output    // what the step brought that ended last
+	ending, ended []*sequence // sequences whose last token it brings, and the step before
 }
 
 // A timing is the times of the step that runs.
@@ -114,8 +112,7 @@ type timing struct {
 // form makes the next step of what had arrived when it was formed. It reports whether there is one.
 func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
-	r.gains, r.spare = r.spare[:0], r.gains
-	r.ending, r.endings = r.endings[:0], r.ending
+	r.gains, r.ending = make([]output, 0, len(r.running)), nil
 	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, r.received(formed)
 	preempted := r.preempted
 	if r.policy.form(r); r.batch.empty() && r.heard < formed { // Nothing runs: it receives requests again at once.
@@ -171,14 +168,6 @@ func (r *replica) run(now, launch unit.Seconds) {
 	c.Energy -= r.server.idle().For(ahead)
 	r.begin, r.end = now, now+c.Time
 	r.launched = min(launch+c.Launch, r.end)
-}
-
-// gained notes what the step that ended gained.
-func (r *replica) gained() {
-	r.outputs = r.outputs[:0]
-	for _, q := range r.gains {
-		r.outputs = append(r.outputs, output{q.stream, int32(q.gain), q.generated == q.Request.Gen})
-	}
 }
 
 // price prices the step, and what the drafting of its tokens takes.
@@ -435,9 +424,10 @@ func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
 
 // advance adds n tokens of a sequence to the step, and reports whether the step is its last.
 func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
+	gain := 1
 	if decodes {
 		r.batch.decode(r.prices.windows, q.computed)
-		q.gain = r.accepted(n-1, q)
+		gain = r.accepted(n-1, q)
 	} else {
 		done := q.computed+n == q.goal
 		r.batch.chunk(n, q.computed, done)
@@ -446,20 +436,20 @@ func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
 		if !done {
 			return false
 		}
-		q.gain = 1
 		q.computed-- // the token that comes is computed by the step after
 		r.keep(q)
 	}
-	q.computed += q.gain
+	q.computed += gain
 	q.goal = q.computed + 1
-	q.generated += q.gain
-	r.cache.due -= float64(q.gain)
-	r.tokens += q.gain
-	r.gains = append(r.gains, q)
+	q.generated += gain
+	r.cache.due -= float64(gain)
+	r.tokens += gain
+	last := q.generated == q.Request.Gen
+	r.gains = append(r.gains, output{q.stream, int32(gain), last})
 	if r.pipe != nil {
 		q.turn = r.pipe.turn + r.pipe.most()
 	}
-	if ends = q.generated == q.Request.Gen || r.only; ends {
+	if ends = last || r.only; ends {
 		r.ending = append(r.ending, q)
 	}
 	return ends

@@ -10,10 +10,10 @@ import (
 // A Sketch is a distribution of positive values in constant memory: a histogram whose bins
 // are 0.4 % wide, so that a quantile is within 0.2 %.
 type Sketch struct {
-	counts []int // number of values in each bin of their logarithm, from base on
-	base   int
-	N      int
-	Sum    float64
+	Counts []int   `json:"counts"` // number of values in each bin of their logarithm, from Base on
+	Base   int     `json:"base"`
+	N      int     `json:"n"`
+	Sum    float64 `json:"sum"`
 }
 
 // width is the logarithm of the ratio of a bin's ends.
@@ -28,22 +28,22 @@ func (s *Sketch) Add(v float64, n int) {
 	s.Sum += v * float64(n)
 	bin := binOf(v)
 	switch {
-	case len(s.counts) == 0:
-		s.base = bin
-	case bin < s.base:
-		s.counts = slices.Insert(s.counts, 0, make([]int, s.base-bin)...)
-		s.base = bin
+	case len(s.Counts) == 0:
+		s.Base = bin
+	case bin < s.Base:
+		s.Counts = slices.Insert(s.Counts, 0, make([]int, s.Base-bin)...)
+		s.Base = bin
 	}
-	if more := bin - s.base + 1 - len(s.counts); more > 0 {
-		s.counts = append(s.counts, make([]int, more)...)
+	if more := bin - s.Base + 1 - len(s.Counts); more > 0 {
+		s.Counts = append(s.Counts, make([]int, more)...)
 	}
-	s.counts[bin-s.base] += n
+	s.Counts[bin-s.Base] += n
 }
 
 // below is how many values are at most v, or in one bin with it.
 func (s *Sketch) below(v float64) (n int) {
-	for i, count := range s.counts {
-		if i+s.base > binOf(v) {
+	for i, count := range s.Counts {
+		if i+s.Base > binOf(v) {
 			break
 		}
 		n += count
@@ -55,18 +55,18 @@ func binOf(v float64) int { return int(math.Floor(math.Log(max(v, 1e-9)) / width
 
 // Merge adds the values of another one.
 func (s *Sketch) Merge(o *Sketch) {
-	if len(o.counts) == 0 {
+	if len(o.Counts) == 0 {
 		return
 	}
-	if len(s.counts) == 0 {
-		s.base = o.base
+	if len(s.Counts) == 0 {
+		s.Base = o.Base
 	}
-	low, high := min(s.base, o.base), max(s.base+len(s.counts), o.base+len(o.counts))
-	s.counts = slices.Insert(s.counts, 0, make([]int, s.base-low)...)
-	s.base = low
-	s.counts = append(s.counts, make([]int, high-low-len(s.counts))...)
-	for i, n := range o.counts {
-		s.counts[o.base-low+i] += n
+	low, high := min(s.Base, o.Base), max(s.Base+len(s.Counts), o.Base+len(o.Counts))
+	s.Counts = slices.Insert(s.Counts, 0, make([]int, s.Base-low)...)
+	s.Base = low
+	s.Counts = append(s.Counts, make([]int, high-low-len(s.Counts))...)
+	for i, n := range o.Counts {
+		s.Counts[o.Base-low+i] += n
 	}
 	s.N += o.N
 	s.Sum += o.Sum
@@ -74,7 +74,7 @@ func (s *Sketch) Merge(o *Sketch) {
 
 // later is the distribution of values that are larger by as much.
 func (s *Sketch) later(by float64) (l Sketch) {
-	for i, n := range s.counts {
+	for i, n := range s.Counts {
 		l.Add(s.value(i)+by, n)
 	}
 	l.Sum = s.Sum + by*float64(s.N)
@@ -82,7 +82,7 @@ func (s *Sketch) later(by float64) (l Sketch) {
 }
 
 // value is what stands for those of a bin.
-func (s *Sketch) value(bin int) float64 { return math.Exp((float64(s.base+bin) + 0.5) * width) }
+func (s *Sketch) value(bin int) float64 { return math.Exp((float64(s.Base+bin) + 0.5) * width) }
 
 // Mean is the mean of the values.
 func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
@@ -91,7 +91,7 @@ func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
 func (s *Sketch) Quantile(share float64) float64 {
 	rank := max(share*float64(s.N), 1)
 	seen := 0.0
-	for i, n := range s.counts {
+	for i, n := range s.Counts {
 		if seen += float64(n); seen >= rank {
 			return s.value(i)
 		}
@@ -106,7 +106,7 @@ type Point struct{ Value, Share float64 }
 func (s *Sketch) CDF(n int) []Point {
 	var all []Point
 	seen, last := 0, -1.0
-	for i, count := range s.counts {
+	for i, count := range s.Counts {
 		if count == 0 {
 			continue
 		}
@@ -206,15 +206,11 @@ func (r *Result) answered(q *Record, o *Options) {
 }
 
 // finish works out what is of the whole.
-func (r *Result) finish(mixed, first []*replica, now unit.Seconds, steady bool) {
+func (r *Result) finish(all []*replica, now unit.Seconds, steady bool) {
 	if steady {
 		r.Figures, r.Transient = r.batches.steady(&r.underWay, r.arrived)
 	} else {
 		r.Figures = r.batches.all()
-	}
-	all := mixed
-	if len(first) > 0 && first[0] != mixed[0] {
-		all = slices.Concat(mixed, first)
 	}
 	for _, one := range all {
 		r.Preempted += one.preempted

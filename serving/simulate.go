@@ -56,9 +56,9 @@ type arriving struct {
 
 // replicas are those of a server.
 type replicas struct {
+	all   []*replica
 	mixed []*replica       // replicas that decode
 	first []*replica       // replicas that prefill; those that decode where none only prefills
-	next  []upcoming       // next event of each replica, by its index
 	turns map[*replica]int // turns of the replicas that prefill and of those that decode, by the first replica of each
 }
 
@@ -89,7 +89,7 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if err := c.unanswered(); err != nil {
 		return nil, err
 	}
-	c.result.finish(c.mixed, c.first, c.now, o.Steady)
+	c.result.finish(c.all, c.now, o.Steady)
 	if o.Intervals && !c.result.Interrupted {
 		var err error
 		if c.result.Intervals, err = c.intervals(ctx, again); err != nil {
@@ -168,6 +168,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), pipe: s.pipeline(),
 			random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)), only: i >= decode, longest: c.longest}
 		one.stopped = -analytic.Window
+		c.all = append(c.all, one)
 		if one.only {
 			c.first = append(c.first, one)
 		} else {
@@ -186,10 +187,6 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 				r.peers = peers
 			}
 		}
-	}
-	c.next = make([]upcoming, decode+prefill)
-	for i := range c.next {
-		c.next[i].at = never
 	}
 	if prefill == 0 {
 		c.first = c.mixed
@@ -234,44 +231,29 @@ func (r *replica) upcoming() upcoming {
 // step lets the next thing happen: an arrival, the arrival of a cache, or what is next of a replica. It reports
 // whether anything did.
 func (c *cluster) step() bool {
-	next, index := upcoming{at: never}, 0
+	next, who := upcoming{at: never}, (*replica)(nil)
 	if c.arrivals.any {
 		next = upcoming{c.arrivals.next.At + c.way, requestComes}
 	}
 	if len(c.handovers) > 0 && c.handovers[0].at < next.at {
 		next = upcoming{c.handovers[0].at, cacheComes}
 	}
-	for i := range c.next {
-		if c.next[i].at < next.at {
-			next, index = c.next[i], i
+	for _, r := range c.all {
+		if own := r.upcoming(); own.at < next.at {
+			next, who = own, r
 		}
 	}
 	if next.what == nothing {
 		return false
 	}
 	c.now = max(c.now, next.at)
-	who := c.replica(index)
 	switch next.what {
 	case requestComes:
-		who = c.arrive()
+		c.arrive()
 	case cacheComes:
 		who = c.route(c.mixed, &Request{})
 		who.waiting.prefilled.push(prefilled{c.handovers.next().what, c.now})
 		c.wake(who)
-	default:
-		c.happens(who, next.what)
-	}
-	if who != nil {
-		for _, p := range who.peers {
-			c.next[p.index] = p.upcoming()
-		}
-	}
-	return true
-}
-
-// happens lets something happen to a replica now.
-func (c *cluster) happens(who *replica, what happening) {
-	switch what {
 	case stepEnds:
 		c.ended(who)
 	case passEnds:
@@ -280,21 +262,15 @@ func (c *cluster) happens(who *replica, what happening) {
 	case outputsDue:
 		if who.pipe != nil {
 			c.leaves(who)
-			break
+		} else {
+			c.output(who)
 		}
-		c.output(who)
 	}
+	return true
 }
 
-func (c *cluster) replica(index int) *replica {
-	if n := len(c.mixed); index >= n {
-		return c.first[index-n]
-	}
-	return c.mixed[index]
-}
-
-// arrive hands the next request to a replica, which it returns; nil if the request is refused.
-func (c *cluster) arrive() (to *replica) {
+// arrive hands the next request to a replica, or refuses it.
+func (c *cluster) arrive() {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
@@ -305,20 +281,15 @@ func (c *cluster) arrive() (to *replica) {
 	if err == nil {
 		err = c.tooLong(req.Prompt + req.Gen)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		c.refuse(index, &req, err)
-	default:
-		to = c.route(c.first, &req)
-		if to.front.free() {
-			c.enter(to, pack(index, &req))
-			break
-		}
+	} else if to := c.route(c.first, &req); to.front.free() {
+		c.enter(to, pack(index, &req))
+	} else {
 		to.front.enters(pack(index, &req))
 		to.front.begin(c.now, c.arrivals.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
-	return to
 }
 
 // enter puts a request into the queue of a replica, which begins at once if it is idle.
@@ -412,8 +383,8 @@ func (c *cluster) ended(r *replica) {
 		if p.held > 0 { // until now
 			c.output(p)
 		}
-		p.gained()
-		p.ended, p.busy, p.stopped, p.held, p.overlaps = p.ending, false, c.now, c.now, p.rules.Async
+		p.outputs, p.ended = p.gains, p.ending
+		p.busy, p.stopped, p.held, p.overlaps = false, c.now, c.now, p.rules.Async
 	}
 	if r.rules.Async {
 		c.start(r, formed)
@@ -453,7 +424,7 @@ func (c *cluster) output(r *replica) {
 		}
 	}
 	if !free {
-		r.outputs = f.hand(r.outputs)
+		f.hand(r.outputs)
 		f.begin(c.now, c.arrivals.toClient)
 	}
 }
@@ -464,7 +435,7 @@ func (c *cluster) sent(s *stream, at unit.Seconds) {
 	case s.last == 0:
 		s.first = at
 	case !c.options.sums:
-		c.result.batches.of(s.index).gap(at - s.last)
+		c.result.batches.of(s.index).ITL.Add(float64(at-s.last), 1)
 	}
 	s.last, s.unsent = at, 0
 	if !s.complete {

@@ -15,20 +15,21 @@ import (
 type stepTimes struct {
 	prices *prices
 	draft  *prices
+	graphs float64 // up to how many tokens of a step graphs launch it
 	steps  map[stepped]*Cost
 }
 
 // A stepped is what a step has: sequences that decode, and tokens of prompts.
 type stepped struct {
-	n      int
-	tokens float64
+	n, tokens int32 // hashed at once, as eight bytes
 }
 
 // full is as many tokens of prompts as a step takes.
-var full = math.Inf(1)
+const full = math.MaxInt32
 
 // cost is that of a step of n sequences and tokens of prompts. Tokens lie on the line between two of four numbers between powers of two,
-// but for those that fill a step, and those of whole equal prompts, whose tiles fill more or less of a wave.
+// but for those that fill a step, and those of whole equal prompts, whose tiles fill more or less of a wave. No number is a power of two
+// itself or half as much more, of which kernels take less time than of others near them.
 func (f *flow) cost(n int, tokens float64) *Cost {
 	if tokens > 0 && f.peers == 1 {
 		n = f.besides(n)
@@ -40,17 +41,27 @@ func (f *flow) cost(n int, tokens float64) *Cost {
 	if tokens == 0 || tokens == full || len(f.uncached.all) == 1 && prompts == math.Trunc(prompts) {
 		return f.priced(n, tokens)
 	}
-	_, exponent := math.Frexp(tokens)
-	width := math.Ldexp(1, exponent-3)
-	low := math.Floor(tokens/width) * width
-	c := launched(toward(f.priced(n, low), f.priced(n, low+width), (tokens-low)/width))
+	k := math.Floor(4*math.Log2(tokens)-0.5) + 0.5
+	low, high := math.Round(math.Exp2(k/4)), math.Round(math.Exp2((k+1)/4))
+	switch limit := math.Floor(f.limitOf(n)); {
+	case tokens <= limit:
+		high = min(high, limit)
+	case low <= limit:
+		low = limit + 1
+	}
+	c := launched(toward(f.priced(n, low), f.priced(n, high), (tokens-low)/max(high-low, 1)))
 	return &c
 }
 
+// limitOf is up to how many tokens of prompts graphs launch a step beside n sequences.
+func (f *flow) limitOf(n int) float64 {
+	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.peers
+}
+
 // priced is the cost of such a step, which is remembered. That of a step with prompts is nearly linear in the sequences between powers of
-// two.
+// two, where graphs launch both or none.
 func (f *flow) priced(n int, tokens float64) *Cost {
-	of := stepped{n, tokens}
+	of := stepped{int32(n), int32(tokens)}
 	if c := f.steps[of]; c != nil {
 		return c
 	}
@@ -58,7 +69,7 @@ func (f *flow) priced(n int, tokens float64) *Cost {
 	low := 1 << max(bits.Len(uint(n))-1, 0)
 	high := min(2*low, f.server.Scheduler.MaxSeqs*int(f.peers))
 	switch {
-	case tokens > 0 && low < n && n < high:
+	case tokens > 0 && low < n && n < high && (tokens <= f.limitOf(high)) == (tokens <= f.limitOf(low)):
 		c = launched(toward(f.priced(low, tokens), f.priced(high, tokens), float64(n-low)/float64(high-low)))
 	case tokens == full:
 		c = f.pass(n, f.left(f.besides(n)))
@@ -109,6 +120,26 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	c := f.prices.again(f.prices.groupsOf(&b, f.server.Drafts), together)
 	d := f.server.drafting(f.draft, &b)
 	return plus(&c, &d, 1)
+}
+
+// graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that
+// is nowhere. A step has two tokens of a prompt at least: one alone is lowered as a token that decodes, whose recurrences take fewer
+// launches.
+func (f *flow) graphed() float64 {
+	low, high := 3, f.server.Scheduler.Budget
+	launch := func(tokens int) float64 { return float64(f.replica(1, float64(tokens-1), 1, 0).Launch) }
+	few, many := launch(low), launch(high)
+	if high <= low || few >= 0.99*many {
+		return 0
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; launch(middle) < (few+many)/2 {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
 // launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of

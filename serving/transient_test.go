@@ -170,7 +170,7 @@ func TestTallyParts(t *testing.T) {
 		c := newCluster(s, source, &Options{Steady: true})
 		for c.step() {
 		}
-		c.result.finish(c.mixed, c.first, c.now, false)
+		c.result.finish(c.all, c.now, false)
 		parted = c.result
 	}
 	if parted.batches.size != 20 || len(parted.batches.parts) != 50 {
