@@ -51,38 +51,27 @@ func (f *Figures) sketches() [len(Intervals{})]*Sketch {
 	return [...]*Sketch{&f.TTFT, &f.TPOT, &f.ITL, &f.E2E}
 }
 
-// A recorded is a source that keeps its first requests.
-type recorded struct {
-	Source
-	kept    []Request
-	clients int // of a closed loop; else 0
-}
-
-// mostKept is how many requests are kept of an open loop.
+// mostKept is how many requests are kept of an open loop, besides those of clients.
 const mostKept = 1 << 13
 
-// begin counts the clients of a closed loop, each of which is about to send its first request.
-func (r *recorded) begin() {
-	if c, ok := r.Source.(*clients); ok {
-		r.clients = len(c.ready)
-	}
+// A kept is the first requests of a simulation.
+type kept struct {
+	requests []Request
+	clients  int // of a closed loop; else 0
 }
 
-// Next is the next request of the source.
-func (r *recorded) Next() (Request, bool) {
-	q, ok := r.Source.Next()
-	if ok && len(r.kept) < mostKept+r.clients {
-		r.kept = append(r.kept, q)
+func (k *kept) add(q *Request) {
+	if len(k.requests) < mostKept+k.clients {
+		k.requests = append(k.requests, *q)
 	}
-	return q, ok
 }
 
 // again is the requests that were kept.
-func (r *recorded) again() Source {
-	if r.clients > 0 {
-		return Again(r.kept, r.clients)
+func (k *kept) again() Source {
+	if k.clients > 0 {
+		return Again(k.requests, k.clients)
 	}
-	return Replay(r.kept)
+	return Replay(k.requests)
 }
 
 // Each further run has a part of the requests of the simulation, and some hundred at least: together they take a quarter of its time.
@@ -92,7 +81,7 @@ const (
 )
 
 // intervals are those of the percentiles of a simulation that has ended.
-func (c *cluster) intervals(ctx context.Context, source *recorded) (*Intervals, error) {
+func (c *cluster) intervals(ctx context.Context) (*Intervals, error) {
 	t := c.result.batches
 	from, to := t.first(c.arrivals.sent)
 	base := sum(t.parts[from:to])
@@ -114,7 +103,7 @@ func (c *cluster) intervals(ctx context.Context, source *recorded) (*Intervals, 
 		of    func(*Interval) *Ends
 	}{{constants, func(x *Interval) *Ends { return &x.Constants }}, {host, func(x *Interval) *Ends { return &x.Host }}} {
 		for _, pace := range [...]analytic.Pace{x.paces.Fast, x.paces.Slow} {
-			other, err := c.again(ctx, source.again(), &pace, [2]int{t.warmup + from*t.size, t.warmup + to*t.size}, base.E2E.N)
+			other, err := c.again(ctx, &pace, [2]int{t.warmup + from*t.size, t.warmup + to*t.size}, base.E2E.N)
 			if err != nil {
 				return nil, err
 			}
@@ -144,7 +133,7 @@ func (c *cluster) typical() *analytic.Workload {
 
 // again is the figures of requests of the simulation on a server of another pace: of those from one to another, so many of which are
 // answered.
-func (c *cluster) again(ctx context.Context, source Source, pace *analytic.Pace, span [2]int, answered int) (*Figures, error) {
+func (c *cluster) again(ctx context.Context, pace *analytic.Pace, span [2]int, answered int) (*Figures, error) {
 	counted := answered
 	o := Options{Warmup: span[0], InEngine: c.options.InEngine, Seed: c.options.Seed, priced: c.options.priced, until: span[1], pace: pace}
 	o.Each = func(q *Record) {
@@ -152,7 +141,7 @@ func (c *cluster) again(ctx context.Context, source Source, pace *analytic.Pace,
 			counted--
 		}
 	}
-	other := newCluster(c.server, source, &o)
+	other := newCluster(c.server, c.kept.again(), &o)
 	for counted > 0 && other.step() {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

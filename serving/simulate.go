@@ -43,6 +43,7 @@ type cluster struct {
 	now       unit.Seconds
 	arrivals  arriving
 	handovers agenda[*stream] // caches on their way from replicas that prefilled
+	kept      kept
 	replicas
 }
 
@@ -68,11 +69,6 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	again := &recorded{Source: source}
-	if o.Intervals {
-		again.begin()
-		source = again
-	}
 	c := newCluster(s, source, &o)
 	for steps := 0; c.step(); steps++ {
 		if ctx.Err() != nil {
@@ -92,7 +88,7 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	c.result.finish(c.all, c.now, o.Steady)
 	if o.Intervals && !c.result.Interrupted {
 		var err error
-		if c.result.Intervals, err = c.intervals(ctx, again); err != nil {
+		if c.result.Intervals, err = c.intervals(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -192,6 +188,9 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		c.first = c.mixed
 	}
 	c.result = &Result{Limited: o.SLO != SLO{}, summing: summing{replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}}
+	if loop, ok := source.(*clients); ok {
+		c.kept.clients = len(loop.ready)
+	}
 	c.arrivals.next, c.arrivals.any = source.Next()
 	return c
 }
@@ -276,6 +275,9 @@ func (c *cluster) arrive() {
 	c.arrivals.sent++
 	if !c.options.sums {
 		c.result.arrive(index, req.At)
+	}
+	if c.options.Intervals {
+		c.kept.add(&req)
 	}
 	err := req.check()
 	if err == nil {

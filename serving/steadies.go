@@ -3,7 +3,6 @@ package serving
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"llmprof/analytic/engine"
 	"llmprof/unit"
@@ -26,11 +25,10 @@ type Steadies struct {
 	server          Server
 	prompt, gen     Lengths
 	prices          *prices
-	flow            *flow                  // of replicas that prefill and decode
-	prefill, decode *flow                  // of replicas that only prefill, and of those that get the cache of every prompt
-	firsts          map[[2]float64]*Steady // of prefillers, by their rate and number
-	crowds          map[[2]int]tally       // of clients of some replicas, both by their number: others only wait
-	events          *int                   // that closed loops may still be simulated for; nil where these are not bounded
+	flow            *flow            // of replicas that prefill and decode
+	prefill, decode *flow            // of replicas that only prefill, and of those that get the cache of every prompt
+	crowds          map[[2]int]tally // of clients of some replicas, both by their number: others only wait
+	events          *int             // that closed loops may still be simulated for; nil where these are not bounded
 }
 
 // Steadies prepares for steady states with requests of these lengths.
@@ -46,8 +44,7 @@ func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known *price
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, firsts: map[[2]float64]*Steady{},
-		crowds: map[[2]int]tally{}}, nil
+	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, crowds: map[[2]int]tally{}}, nil
 }
 
 // With is the steady states of the server with another scheduler. Both share the times of their steps.
@@ -74,7 +71,6 @@ func (t *Steadies) During(ctx context.Context) {
 // halted makes the error that of the context if that has ended: what was worked out then is of a part alone.
 func (t *Steadies) halted(err *error) {
 	if ended := t.ctx.Err(); ended != nil {
-		clear(t.firsts)
 		*err = ended
 	}
 }
@@ -237,7 +233,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 		return nil, err
 	}
 	rest.E2E += t.server.Predictor.SequenceBytes(t.prompt.MeanLength()).Over(l.Link)
-	first, err := t.firstTokens(rate, l.Prefillers)
+	first, err := t.open(t.prefill, rate, l.Prefillers)
 	if err != nil {
 		return nil, err
 	}
@@ -253,22 +249,5 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if gpus, price := t.server.Predictor.Replica(); price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus) * (replicas + prefillers) / 3600 / rate)
 	}
-	return st, nil
-}
-
-// firstTokens is one queue of replicas that only prefill: each of its steps has the prompts that came before it was formed.
-func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
-	key := [2]float64{rate, float64(replicas)}
-	if st, ok := t.firsts[key]; ok {
-		return st, nil
-	}
-	if c := t.prefill.rateOf(replicas); rate >= c.Rate {
-		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill "+
-			"(replicas that prefill: %d)", rate, c.Rate, replicas)
-	}
-	units := t.prefill.units(replicas)
-	t.prefill.behindRouter(math.Ceil(units))
-	st := t.prefill.sample(rate/units, t.prefill.jobs(rate/units))
-	t.firsts[key] = st
 	return st, nil
 }

@@ -72,17 +72,15 @@ func (f *flow) about() float64 {
 // they are answered.
 func (f *flow) full(generations, fewest int) (w *path, rate float64) {
 	n, steps := min(max(generations*f.most, fewest), mostJobs), 0.0
-	all := f.drawJobs(n)
-	defer jobBuffers.Put(all)
-	ages := rand.New(rand.NewPCG(2, 2))
-	for i := range *all {
-		v := &(*all)[i]
+	all, ages := f.drawJobs(n), rand.New(rand.NewPCG(2, 2))
+	for i := range all {
+		v := &all[i]
 		steps += float64(v.steps) / float64(n)
 		if i < f.most { // the first ones are of all ages, at random: even ages would let one begin just when one ends
 			v.done = int32(float64(v.steps) * ages.Float64())
 		}
 	}
-	w = f.newPath(*all)
+	w = f.newPath(all)
 	w.follow(n / 2)
 	rate = w.sums.firsts
 	if steps > 0 {

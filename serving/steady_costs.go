@@ -16,6 +16,7 @@ type stepTimes struct {
 	prices *prices
 	draft  *prices
 	graphs float64 // up to how many tokens of a step graphs launch it
+	longer float64 // by how much longer each token of a prompt takes for each by which that is longer, as a share
 	steps  map[stepped]*Cost
 }
 
@@ -140,6 +141,17 @@ func (f *flow) graphed() float64 {
 		}
 	}
 	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
+}
+
+// attended finds by how much longer each token of a prompt takes for each token by which the prompt is longer than those of mean attention,
+// as a share: tokens as many as these before it make attention three times as long.
+func (f *flow) attended() float64 {
+	length := f.uncached.length
+	of := func(past float64) float64 {
+		return float64(f.prices.mixed([]operator.Group{{Batch: 1, New: length, Past: past, Logits: 1}}, 0).Time)
+	}
+	alone := of(0)
+	return max(of(length)-alone, 0) / (2 * length * alone)
 }
 
 // launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of

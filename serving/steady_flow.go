@@ -59,7 +59,7 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
 	f.traffic = s.traffic(prompt, gen, known.windows)
-	f.graphs = f.graphed()
+	f.graphs, f.longer = f.graphed(), f.attended()
 	f.memory = f.remember(s.room())
 	return f, nil
 }

@@ -3,8 +3,6 @@ package serving
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
-	"sync"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -48,89 +46,66 @@ type life struct {
 	ends float64 // number of the step that decodes and that it ends with; 0 while it does not decode
 }
 
-// jobBuffers keeps slices of jobs, which need not grow again.
-var jobBuffers = sync.Pool{New: func() any { return new([]job) }}
-
-// lengths draws the tokens of the prompts and of the answers of requests, which are equally likely parts of their distributions, in any
-// order.
-func (f *flow) lengths(n int, random *rand.Rand, add func(i, prompt, answer int)) {
-	prompts, answer := f.prompts.Quantiles(), f.answers.part(0, 1)
-	var ofPrompts, ofAnswers []int
-	if len(prompts) > 1 {
-		ofPrompts = random.Perm(n)
-	}
-	if f.answers.Kind != "fixed" {
-		ofAnswers = random.Perm(n)
-	}
-	for i := range n {
-		prompt := prompts[0]
-		if ofPrompts != nil {
-			prompt = prompts[ofPrompts[i]%len(prompts)]
-		}
-		if ofAnswers != nil {
-			answer = f.answers.part(ofAnswers[i], n)
-		}
-		add(i, prompt, answer)
-	}
-}
-
-// drawJobs draws requests.
-func (f *flow) drawJobs(jobs int) *[]job {
-	buffer := jobBuffers.Get().(*[]job)
-	*buffer = slices.Grow((*buffer)[:0], jobs)[:jobs]
-	all, random := *buffer, rand.New(rand.NewPCG(1, 1))
-	var asked [2]int
-	var begin, end float64
-	f.lengths(jobs, random, func(i, prompt, answer int) {
-		v := job{gaps: int32(answer) - 1}
-		v.steps = v.gaps
-		if f.server.Drafts > 0 {
-			v.steps = f.server.stepsOf(v.gaps, random)
-		}
-		if whole := [2]int{prompt, prompt + answer}; whole != asked { // as no other one has before, where lengths differ
-			asked, begin, end = whole, f.of(float64(prompt)), f.of(float64(prompt+answer))
-		}
-		if v.begin = begin; v.steps > 0 {
-			v.growth = (end - begin) / float64(v.steps)
-		}
-		if v.tokens = float64(prompt - f.server.cached(prompt)); f.handed {
-			v.tokens = 0
-		}
-		all[i] = v
-	})
-	return buffer
-}
-
-// arrivals gives jobs times at which they come at a rate to one of the queues that a router serves in turn. Their intervals have as many
-// stages as there are queues, which other jobs far away have too.
-func (f *flow) arrivals(jobs int, rate float64, add func(i int, at float64)) {
-	stage, at := stagesDrawn(), 0.0
-	all := make([]float64, jobs)
+// draw draws the lengths of requests, which are equally likely parts of their distributions, in any order.
+func (f *flow) draw(n int, random *rand.Rand) []Request {
+	all, prompts, answers := make([]Request, n), random.Perm(n), random.Perm(n)
 	for i := range all {
-		for k := range f.stages {
-			at += stage[(i+k*farAway)%len(stage)]
-		}
-		all[i] = at
-	}
-	each := float64(jobs) / (at * rate)
-	for i, at := range all {
-		add(i, at*each)
-	}
-}
-
-// farAway is how many jobs are between two that have the same stage. It has no factor in common with mostJobs, so that all stages of a job
-// are others.
-const farAway = 15013
-
-// stagesDrawn are stages of the intervals of as many jobs as are followed at most: equally likely parts of their distribution, in any
-// order.
-var stagesDrawn = sync.OnceValue(func() []float64 {
-	all := make([]float64, mostJobs)
-	for i, part := range rand.New(rand.NewPCG(1, 2)).Perm(mostJobs) {
-		all[i] = -math.Log1p(-(float64(part) + 0.5) / mostJobs)
+		all[i].Prompt, all[i].Gen = f.prompts.part(prompts[i], n), f.answers.part(answers[i], n)
 	}
 	return all
-})
+}
+
+// drawJobs draws requests that are followed.
+func (f *flow) drawJobs(n int) []job {
+	jobs, random := make([]job, n), rand.New(rand.NewPCG(1, 1))
+	for i, q := range f.draw(n, random) {
+		v := &jobs[i]
+		v.gaps = int32(q.Gen) - 1
+		v.steps = f.server.stepsOf(v.gaps, random)
+		if v.begin = f.of(float64(q.Prompt)); v.steps > 0 {
+			v.growth = (f.of(float64(q.Prompt+q.Gen)) - v.begin) / float64(v.steps)
+		}
+		if !f.handed {
+			v.tokens = f.computed(q.Prompt)
+		}
+	}
+	return jobs
+}
+
+// computed is how many tokens of a prompt have to be computed. The tables of steps price all prompts at one length, whose attention is the
+// mean of theirs: a longer one has more attention than that, and counts as a prompt of more tokens, a shorter one of fewer.
+func (f *flow) computed(prompt int) float64 {
+	tokens := float64(prompt - f.server.cached(prompt))
+	return max(tokens*(1+f.longer*(tokens-f.uncached.length)), 1)
+}
+
+// come draws requests that come at a rate.
+func (f *flow) come(n int, rate float64) []job {
+	jobs := f.drawJobs(n)
+	for i, at := range f.arrivals(n, rate) {
+		jobs[i].at = at
+	}
+	return jobs
+}
+
+// arrivals gives times at which so many jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many
+// stages as there are queues, each of which has equally likely parts of its distribution, in any order.
+func (f *flow) arrivals(jobs int, rate float64) []float64 {
+	all, random, at := make([]float64, jobs), rand.New(rand.NewPCG(1, 2)), 0.0
+	for range f.stages {
+		for i, part := range random.Perm(jobs) {
+			all[i] -= math.Log1p(-(float64(part) + 0.5) / float64(jobs))
+		}
+	}
+	for i, interval := range all {
+		at += interval
+		all[i] = at
+	}
+	for i := range all {
+		all[i] *= float64(jobs) / (at * rate)
+	}
+	return all
+}
 
 // A path is the steps of a replica, one after another.
 type path struct {
@@ -202,25 +177,20 @@ func (v *job) longest() float64 { return v.begin + v.growth*float64(v.steps) }
 
 // sample is the steady state at a rate by a path of so many requests that are drawn.
 func (f *flow) sample(rate float64, jobs int) *Steady {
-	all := f.drawJobs(jobs)
-	defer jobBuffers.Put(all)
-	f.arrivals(jobs, rate, func(i int, at float64) { (*all)[i].at = at })
-	w := f.newPath(*all)
+	w := f.newPath(f.come(jobs, rate))
 	w.follow(jobs / 16)
 	return w.steady(rate)
 }
 
 // looped is the steady state of clients that have one request each at a time, by a path of requests that are drawn.
 func (f *flow) looped(clients int) *Steady {
-	jobs := min(fewestJobs+8*clients, mostJobs)
-	all := f.drawJobs(jobs)
-	defer jobBuffers.Put(all)
-	for i := clients; i < jobs; i++ {
-		(*all)[i].at = math.Inf(1)
+	all := f.drawJobs(min(fewestJobs+8*clients, mostJobs))
+	for i := range all[clients:] {
+		all[clients+i].at = math.Inf(1)
 	}
-	w := f.newPath(*all)
+	w := f.newPath(all)
 	w.sent = clients
-	w.follow(jobs / 2)
+	w.follow(len(all) / 2)
 	return w.steady(w.sums.answered / (w.now - w.sums.begin))
 }
 

@@ -102,9 +102,7 @@ func TestPathOfManyPromptSteps(t *testing.T) {
 		s := server(t, "qwen3-8b", "h200", 1, "vllm")
 		s.Scheduler.Budget = budget
 		f := s.queue(t, Fixed(30000), Fixed(16))
-		all := f.drawJobs(100)
-		f.arrivals(100, f.capacity().Rate/2, func(i int, at float64) { (*all)[i].at = at })
-		w, steps := f.newPath(*all), 0
+		w, steps := f.newPath(f.come(100, f.capacity().Rate/2)), 0
 		for w.next < len(w.jobs) {
 			w.step()
 			steps++

@@ -111,9 +111,10 @@ func (y *tally) steady(s *Server, rate float64, replicas int) *Steady {
 func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	idle := 1 - f.front.load(rate, f.gen)/f.peers
 	n := int(min(fewSimulated*(1+f.spread)/max(idle, 0.01), float64(f.jobs(rate))))
-	all, peers := make([]Request, n), int(f.peers)
-	f.lengths(n, rand.New(rand.NewPCG(1, 1)), func(i, prompt, answer int) { all[i].Prompt, all[i].Gen = prompt, answer })
-	f.arrivals(n, rate, func(i int, at float64) { all[i].At = unit.Seconds(at) })
+	all, peers := f.draw(n, rand.New(rand.NewPCG(1, 1))), int(f.peers)
+	for i, at := range f.arrivals(n, rate) {
+		all[i].At = unit.Seconds(at)
+	}
 	sums, err := t.simulated(peers, Replay(all), span{part: float64(n) / 64, least: float64(n), most: float64(n), skip: 1.0 / 8, open: true})
 	if err != nil {
 		return nil, err
