@@ -129,7 +129,7 @@ func (c *cluster) tooLong(tokens int) error {
 	case tokens <= c.longest:
 		return nil
 	case c.longest == c.server.Context:
-		return fmt.Errorf("the model takes at most %d tokens, prompt and answer", c.longest)
+		return fmt.Errorf("the server takes at most %d tokens, prompt and answer", c.longest)
 	case c.server.Scheduler.Admission == engine.ForSlot:
 		return fmt.Errorf("a slot of the KV cache holds at most %d tokens, prompt and answer: the cache of a replica is divided among %d",
 			c.longest, c.server.Scheduler.MaxSeqs)

@@ -30,6 +30,7 @@ type simulation struct {
 	burstiness    float64
 	from          float64
 	requests      int
+	longest       int // tokens of a request that the server takes; 0 for what the model takes
 	warmup        int
 	seed          uint64
 	trace         string
@@ -79,7 +80,7 @@ func (a *app) simulate() *cobra.Command {
 		"language-model-only", "lenient", "audio",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
 		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",
-		"max-num-batched-tokens", "enforce-eager", "max-cudagraph-capture-size",
+		"max-num-batched-tokens", "max-model-len", "enforce-eager", "max-cudagraph-capture-size",
 	}, serverFlags...)...)
 	return cmd
 }
@@ -110,6 +111,7 @@ func (s *simulation) loadFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts (default: until a rate is steady)")
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
 	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,e2e=10s")
+	f.IntVar(&s.longest, "max-model-len", 0, "most `tokens` of a request that the server takes (default: the model's context)")
 	f.Var(settings.Value(&s.Budget), "max-num-batched-tokens", "most tokens `n` of a step, all sequences (default: the scheduler's)")
 }
 
@@ -167,6 +169,8 @@ func (s *simulation) points() ([]serving.Load, error) {
 		return nil, usage("--arrival is of a --rate")
 	case s.requests < 1 && s.given("requests"):
 		return nil, usage("--requests %d: want at least 1", s.requests)
+	case s.given("max-model-len") && s.longest < 1:
+		return nil, usage("--max-model-len %d: want at least 1; without it the model's context holds", s.longest)
 	case s.warmup < 0 || s.trace == "" && s.warmup >= s.requests:
 		return nil, usage("--warmup %d of %d requests: some have to count", s.warmup, s.requests)
 	}
@@ -219,6 +223,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
+	d.Workload.Longest = s.longest // of requests that are drawn, which the server refuses one by one
 	for i := range loads {
 		loads[i].Prompt = loads[i].Prompt.Plus(d.MediaTokens)
 	}
