@@ -137,6 +137,7 @@ type occupied struct {
 	cache   occupancy
 	held    float64       // blocks of all that run, and of those whose last token the host does not have yet
 	freeing float64       // blocks of the latter
+	freed   bool          // there were some when the step that ran last began
 	growth  float64       // blocks that a step adds which decodes
 	young   []int32       // jobs in the order in which they began to decode, with some that have ended
 	decoded float64       // steps that decode
@@ -457,8 +458,11 @@ func (w *path) gain(steps float64) {
 	w.decoded += steps
 }
 
-// free frees the blocks of the jobs that have ended.
-func (w *path) free() { w.held, w.freeing = max(w.held-w.freeing, 0), 0 }
+// free frees the blocks of the jobs that have ended, which a step that was formed before knows nothing of.
+func (w *path) free() {
+	w.freed = w.freeing > 0
+	w.held, w.freeing = max(w.held-w.freeing, 0), 0
+}
 
 // wait lets the tokens of the last step come, and then the next request.
 func (w *path) wait() {
@@ -505,7 +509,7 @@ func (w *path) run(c *Cost) {
 // which may have a prompt; up to one with which a job ends, or for which there are not enough blocks.
 func (w *path) repeat(c *Cost) {
 	decodes := w.tokens == 0
-	if len(w.came)+len(w.done) > 0 || decodes && (w.rest > 0 || w.next == len(w.jobs) || w.blocked && w.policy.waits()) {
+	if len(w.came)+len(w.done) > 0 || decodes && (w.rest > 0 || w.next == len(w.jobs) || w.blocked && (w.freed || w.policy.waits())) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
