@@ -8,8 +8,8 @@ import (
 )
 
 // What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that
-// decodes leave (vllm/v1/core/sched/scheduler.py). Steps with prompts are priced at some numbers of sequences and of tokens and lie on lines
-// between them, for the roofline's times are linear where one bound holds.
+// decodes leave (vllm/v1/core/sched/scheduler.py). Steps with prompts are priced at some numbers of sequences and of tokens, and lie on
+// lines between them, for the roofline's times are linear where one bound holds.
 
 // A stepTimes is the steps of a queue, by what they have.
 type stepTimes struct {

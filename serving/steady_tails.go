@@ -6,7 +6,8 @@ type answer struct {
 	gaps         int32
 }
 
-// Tails are the distributions of TTFT, TPOT and E2E in the steady state at a rate, of requests that are followed along a sample path. It is false where the steady state has no path: requests come to the engine in groups.
+// Tails are the distributions of TTFT, TPOT and E2E in the steady state at a rate, of requests that are followed along a sample path. It is
+// false where the steady state has no path: requests come to the engine in groups.
 func (t *Steadies) Tails(rate float64, l Layout) (*Figures, bool) {
 	f := t.flow
 	if f.groups(rate / f.units(l.Replicas)) {
