@@ -53,7 +53,7 @@ func (d *Deployment) Explain() (*Answer, error) {
 	}
 	ans.idle()
 	ans.warn(d.node)
-	ans.Warnings = append(ans.Warnings, engine.Starts(&d.Case, &ans.Memory)...)
+	ans.Warnings = append(engine.Starts(&d.Case, &ans.Memory), ans.Warnings...) // A server that does not start comes before all else.
 	ans.warn(ans.Links)
 	if hint := ans.whatFits(); hint != nil {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, *hint) // after the warning that it does not

@@ -21,13 +21,10 @@ type Verdict struct {
 func (ans *Answer) Verdict() Verdict {
 	m := &ans.Memory
 	v := Verdict{Possible: true, Text: "fits"}
-	if !m.Fits() {
-		short := m.Short()
-		v.Possible, v.Short = false, &short
-		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and may take %v", short, m.Total, m.Usable)
-		if m.Total <= m.Usable {
-			v.Text = fmt.Sprintf("does not fit: %v short on each GPU, whose pool of states has slots for %d of %d sequences", short, m.Running,
-				ans.Workload.Batch)
+	if why := m.Refusal(); why != "" {
+		v.Possible, v.Text = false, why
+		if short := m.Short(); short > 0 {
+			v.Short = &short
 		}
 	}
 	if over := ans.over(); over > 0 {

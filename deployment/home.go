@@ -169,7 +169,7 @@ func (d *Deployment) overflows() bool {
 		return false
 	}
 	m := p.Memory(&c.Workload)
-	return !m.Fits()
+	return m.Short() > 0
 }
 
 // served is the case with as many sequences as a server divides its cache among, where one is asked for that does so.

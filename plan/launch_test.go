@@ -66,7 +66,7 @@ print("\n" + json.dumps(out))
 func TestVLLMParses(t *testing.T) {
 	vllm := os.Getenv("LLMPROF_VLLM")
 	if vllm == "" {
-		t.Skip("LLMPROF_VLLM does not name the folder of a virtual environment with vLLM")
+		t.Skip("no Python with vLLM: name one in LLMPROF_VLLM")
 	}
 	var words [][]string
 	for _, l := range launched(t) {
@@ -92,7 +92,7 @@ func parsed(t *testing.T, vllm string, words [][]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), vllm+"/bin/python", "-c", parse)
+	cmd := exec.CommandContext(t.Context(), vllm, "-c", parse)
 	cmd.Stdin = strings.NewReader(string(in))
 	cmd.Env = append(os.Environ(), "VLLM_LOGGING_LEVEL=ERROR", "HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1")
 	var failed strings.Builder

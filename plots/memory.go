@@ -129,6 +129,9 @@ func mostThatFits(ps []Point) float64 {
 	for i := 1; i < len(ps); i++ {
 		a, b := &ps[i-1].Estimate.Memory, &ps[i].Estimate.Memory
 		if !b.Fits() {
+			if b.Short() <= 0 { // The memory suffices, but not so many sequences run at once.
+				return ps[i-1].X
+			}
 			share := float64(a.Usable-a.Total) / float64(a.Usable-a.Total+b.Short())
 			return math.Floor(ps[i-1].X + share*(ps[i].X-ps[i-1].X) + 1e-9)
 		}

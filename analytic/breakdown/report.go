@@ -110,13 +110,8 @@ func warnings(c *analytic.Case, p *analytic.Predictor, e *analytic.Estimate, com
 
 // warnMemory says that the workload does not fit.
 func warnMemory(c *analytic.Case, e *analytic.Estimate, add func(string, string, ...any)) {
-	switch m := &e.Memory; {
-	case m.Fits():
-	case m.Total <= m.Usable:
-		add("memory_short", "does not fit: the pool of states has slots for %d of %d sequences, %v short", m.Running, c.Workload.Batch, m.Short())
-	default:
-		add("memory_short", "does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable,
-			c.Machine.Engine.Profile().Name, c.Machine.GPU.Name, m.Short())
+	if why := e.Memory.Refusal(); why != "" {
+		add("memory_short", "%s", why)
 	}
 	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
 		add("context_too_long", "context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)

@@ -15,6 +15,7 @@ const ggmlCells, ggmlStep = 256, 512
 // for it and for a pass (llama_kv_cache_iswa of src/llama-kv-cache-iswa.cpp).
 func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 	return &operator.Allocation{
+		Slots:   ggmlSlots,
 		Outside: operator.Reserve(r.Par, g.System(), 0),
 		Copied:  r.LargestOnHost(), // a graph is reserved for a pass, whose splits copy one matrix each into the same memory
 		Caches: func(pass float64) (all []operator.Pages) {

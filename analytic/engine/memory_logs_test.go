@@ -369,18 +369,16 @@ func TestSGLangPools(t *testing.T) {
 		running float64 // requests, without a prefix cache
 	}{{"gpt-oss-20b", 1, 16.82, 2640935, 4096}, {"qwen3.5-9b", 1, 16.74, 1877987, 1074}, {"llama3.1-70b", 2, 65.77, 385984, 2048}} {
 		c := onEngine(t, x.model, "sglang@0.5.23", analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 128})
-		c.Parallel.TP, c.Workload.Longest = x.tp, c.Model.MaxContext
+		c.Parallel.TP, c.Workload.Longest, c.Settings.NoPrefixCache = x.tp, c.Model.MaxContext, true
 		text := *c.Model
 		text.Towers = 0 // The logged servers had the decoder alone.
 		c.Model, c.Scheme = &text, models.StoredScheme(&text)
 		m := predict(t, c).Memory
 		near(t, x.model+": weights", float64(m.Weights)/gib, x.weights, 0.01)
 		near(t, x.model+": tokens", m.Logged.Tokens, x.tokens, 0.01)
-		running := m.Logged.Requests
-		if m.Running > 0 {
-			running = min(running, 5*float64(m.Running))
-		}
-		near(t, x.model+": requests", running, x.running, 0.01)
+		near(t, x.model+": requests", m.Logged.Requests, x.running, 0.01)
+		c.Settings.Sequences = 64 // --max-running-requests
+		near(t, x.model+": requests of a limit", predict(t, c).Memory.Logged.Requests, 64, 0)
 	}
 }
 

@@ -59,14 +59,17 @@ func sglangAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 			return operator.Log{}
 		}
 		tokens := math.Floor(float64(cache / cell))
-		return operator.Log{Tokens: tokens, Requests: sglangRunning(tokens, longest)}
+		return operator.Log{Tokens: tokens, Requests: sglangRunning(tokens, longest, float64(r.Settings.Sequences))}
 	}
 	return a
 }
 
-// sglangRunning is the most requests that run by default (resolve_max_num_reqs).
-func sglangRunning(tokens, longest float64) float64 {
-	return min(max(min(tokens/longest*512, 4096), 2048), math.Floor(tokens/2))
+// sglangRunning is the most requests that run, by a limit or, where that is 0, by the length of the longest one (resolve_max_num_reqs).
+func sglangRunning(tokens, longest, limit float64) float64 {
+	if limit == 0 {
+		limit = max(min(tokens/longest*512, 4096), 2048)
+	}
+	return min(limit, math.Floor(tokens/2))
 }
 
 // sglangCell is the bytes that a token of the pool of full layers stands for, with its share of the pool of windows

@@ -113,14 +113,15 @@ func longestThatFits(s *start, d *Deployment, p *analytic.Predictor) bool {
 }
 
 // slotsThatFit lowers the slots of llama.cpp to those whose cache is allocated: "failed to allocate buffer for kv cache" (llama_kv_cache,
-// src/llama-kv-cache.cpp) ends it. It takes LLAMA_MAX_SEQ slots at most (llama_context, src/llama-context.cpp, line 168 at commit 001d906).
+// src/llama-kv-cache.cpp) ends it.
 func slotsThatFit(s *start, d *Deployment, p *analytic.Predictor) bool {
 	s.budget = 0 // Passes have their own size.
 	longestThatFits(s, d, p)
-	s.sequences = min(s.sequences, s.holds(p, s.longest), ggmlSlots)
+	s.sequences = min(s.sequences, s.holds(p, s.longest))
 	return s.sequences >= 1
 }
 
+// ggmlSlots is the most slots that llama.cpp takes, LLAMA_MAX_SEQ (llama_context, src/llama-context.cpp, line 168 at commit 001d906).
 const ggmlSlots = 256
 
 // Starts say why a server of vLLM would not start with what was given and its own defaults for the rest, and which flag to change; nothing

@@ -201,6 +201,7 @@ type Allocation struct {
 	Graphs    unit.Bytes // CUDA graphs, where the engine captures them
 	Copied    unit.Bytes // a matrix that is copied from host memory, beside activations
 	Sequences int        // most sequences that the engine profiles a step for; 0 where it profiles none
+	Slots     int        // most sequences that the engine runs at once; 0 for no limit of its own
 	Whole     int        // tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them
 
 	// Peak is the peak of the activations of the step that the engine profiles before it makes its cache, whatever the workload; nil

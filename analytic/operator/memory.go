@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"fmt"
 	"math"
 	"sort"
 
@@ -28,12 +29,28 @@ type Memory struct {
 	Unbounded       bool // there is no cache that grows: MaxTokens has no meaning
 	Logged          Log  // capacity as the engine's log states it; 0 where that is not known
 	Running         int  // most sequences that a pool of states has slots for; 0 where states have no pool
+	Limit           int  // most sequences that the engine and its settings run at once, whatever the memory; 0 for no limit
 
 	slots unit.Bytes // memory that lacks for a pool of states with slots for the batch
+	batch int
 }
 
-// Fits reports whether the memory of the GPU suffices.
-func (m *Memory) Fits() bool { return m.Total <= m.Usable && m.slots == 0 }
+// Fits reports whether the memory of the GPU suffices, and the engine runs so many sequences at once.
+func (m *Memory) Fits() bool { return m.Short() <= 0 && (m.Limit == 0 || m.batch <= m.Limit) }
+
+// Refusal says why the workload does not fit; "" where it does.
+func (m *Memory) Refusal() string {
+	switch short := m.Short(); {
+	case m.Fits():
+		return ""
+	case short <= 0:
+		return fmt.Sprintf("does not run: %d of the %d sequences run at once", m.Limit, m.batch)
+	case m.Total <= m.Usable:
+		return fmt.Sprintf("does not fit: %v short on each GPU, whose pool of states has slots for %d of %d sequences", short, m.Running, m.batch)
+	default:
+		return fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and may take %v", short, m.Total, m.Usable)
+	}
+}
 
 // Short is the memory that lacks where the workload does not fit: for all that it stores, or for a pool with slots for its states.
 func (m *Memory) Short() unit.Bytes { return max(m.Total-m.Usable, m.slots) }
@@ -83,6 +100,7 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 	if device.Capacity == 0 {
 		return m
 	}
+	m.Limit, m.batch = f.limit(), w.Batch
 	m.Capacity, m.Usable, m.Share = device.Capacity, f.usable(device, m.Activations), device.Share
 	pool, left := f.alloc.States, f.left(device, m.Activations)
 	if device.Static { // Its pools have their size before a step runs, whatever the step needs.
@@ -103,8 +121,8 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 		if pool != nil {
 			n = min(n, m.Running)
 		}
-		if most := f.rank.Settings.Sequences; most > 0 {
-			n = min(n, most)
+		if m.Limit > 0 {
+			n = min(n, m.Limit)
 		}
 		return n
 	}
@@ -116,8 +134,20 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 	}
 	if log := f.alloc.Log; log != nil {
 		m.Logged = log(max(left-apart, 0), float64(w.longest()), float64(w.budget(budget)))
+		if pool != nil {
+			m.Logged.Requests = min(m.Logged.Requests, float64(m.Running))
+		}
 	}
 	return m
+}
+
+// limit is the most sequences that run at once by the engine's own limit and by its settings; 0 where there is none.
+func (f *Footprint) limit() int {
+	own, set := f.alloc.Slots, f.rank.Settings.Sequences
+	if own == 0 || set == 0 {
+		return max(own, set)
+	}
+	return min(own, set)
 }
 
 // peaks are the activations of a batch at the peak of its prefill, and in a decode step, or of the step that the engine profiles. A step of

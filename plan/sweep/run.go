@@ -338,6 +338,9 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 	}
 	if m := &e.Memory; !m.Fits() {
 		r.Total, r.Capacity, r.MaxBatch = float64(m.Total), float64(m.Capacity), m.MaxBatch
+		if m.Short() <= 0 {
+			return m.Refusal()
+		}
 		return "does not fit in memory"
 	}
 	w.filler.fill(r, &e)

@@ -88,8 +88,8 @@ func (e *Estimate) memoryCard() report.Card {
 	c := report.Card{Name: "Memory of one GPU", Value: m.Total.String(), Bad: !m.Fits(),
 		Detail: []string{fmt.Sprintf("of %v that %s may take", m.Usable, e.Machine.Engine.Profile().Name),
 			fmt.Sprintf("max batch %d", m.MaxBatch)}}
-	if !m.Fits() {
-		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Short()))
+	if why := m.Refusal(); why != "" {
+		c.Detail = append(c.Detail, why)
 	}
 	return c
 }
