@@ -14,8 +14,8 @@ import (
 )
 
 // TestMaxBatchOfEngines holds that a batch fits if it is no larger than the largest one that does, that there is a shortfall where it does
-// not fit and only there unless the engine runs fewer at once, and that longer prompts and answers leave no room for a larger one: by each engine's own pages, pools of states
-// and profiles. LLMPROF_TEST_LONG=1 draws more.
+// not fit and only there unless the engine runs fewer at once, and that longer prompts and answers leave no room for a larger one: by each
+// engine's own pages, pools of states and profiles. LLMPROF_TEST_LONG=1 draws more.
 func TestMaxBatchOfEngines(t *testing.T) {
 	d := rand.New(rand.NewPCG(48, 1))
 	upTo := func(most float64) int { return int(math.Exp(d.Float64() * math.Log(most))) }
