@@ -25,6 +25,17 @@ type spanned struct {
 	begin       unit.Seconds // the first arrival of a part, whether it is answered or not
 	first, last unit.Seconds // arrivals
 	end         unit.Seconds // end of the last answer
+	lastGap     unit.Seconds // between tokens, and how many as long came one after the other
+	gaps        int
+}
+
+// gap enters the time between tokens of an answer that came to a client apart.
+func (f *Figures) gap(t unit.Seconds) {
+	if d := t - f.lastGap; max(d, -d) > f.lastGap.Times(1e-3) {
+		f.ITL.Add(float64(f.lastGap), f.gaps)
+		f.lastGap, f.gaps = t, 0
+	}
+	f.gaps++
 }
 
 // answered enters a request that was answered.
@@ -48,6 +59,8 @@ func (f *Figures) answered(q *Record, slo *SLO) {
 }
 
 func (f *Figures) merge(o *Figures) {
+	o.ITL.Add(float64(o.lastGap), o.gaps)
+	o.gaps = 0
 	if o.E2E.N > 0 {
 		if f.E2E.N == 0 {
 			f.first = o.first

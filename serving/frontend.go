@@ -18,9 +18,10 @@ type frontend struct {
 	end      unit.Seconds // end of the pass that runs
 	passes   int          // how many passes have begun
 	entering fifo[entering]
-	steps    fifo[delivered] // outputs of steps, not taken apart yet
-	taken    []output        // outputs that the pass takes apart
-	ready    fifo[*stream]   // streams that have tokens to send
+	steps    fifo[delivered] // whose outputs no pass takes apart yet
+	outputs  []output        // of the pass that runs, and of those steps
+	taken    int             // outputs that the pass takes apart
+	ready    []*stream       // streams that have tokens to send
 	sums     bool            // only the times of first and last tokens are asked for
 }
 
@@ -48,17 +49,17 @@ type output struct {
 	ended  bool
 }
 
-// A delivered is the outputs of a step, and how many passes have begun before the one that takes them apart.
-type delivered struct {
-	outputs []output
-	passes  int
-}
+// A delivered is how many outputs a step has, and how many passes have begun before the one that takes them apart.
+type delivered struct{ outputs, passes int }
 
 // hand takes the outputs of a step.
-func (f *frontend) hand(outputs []output) { f.steps.push(delivered{outputs, f.passes + handed}) }
+func (f *frontend) hand(outputs []output) {
+	f.outputs = append(f.outputs, outputs...)
+	f.steps.push(delivered{len(outputs), f.passes + handed})
+}
 
 // busy reports whether there is anything to do.
-func (f *frontend) busy() bool { return f.entering.n+f.steps.n+f.ready.n > 0 }
+func (f *frontend) busy() bool { return len(f.entering)+len(f.steps)+len(f.ready) > 0 }
 
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
 // of an idle server: what the process does not take of it is the way, half of it in each direction.
@@ -99,8 +100,7 @@ func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 	}
 	half := f.token.Times(0.5)
 	at := now
-	for f.ready.n > 0 {
-		s := f.ready.pop()
+	for _, s := range f.ready {
 		at += half
 		if f.sums && s.last > 0 && !s.complete {
 			s.unsent = 0
@@ -111,31 +111,32 @@ func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 			at += f.closing
 		}
 	}
+	f.ready = f.ready[:0]
+	for len(f.steps) > 0 && f.steps[0].passes <= f.passes {
+		f.taken += f.steps.pop().outputs
+	}
 	var gain int32
-	for f.steps.n > 0 && f.steps.front().passes <= f.passes {
-		for _, o := range f.steps.front().outputs {
-			gain += o.gain
-		}
-		f.taken = append(f.taken, f.steps.pop().outputs...)
+	for _, o := range f.outputs[:f.taken] {
+		gain += o.gain
 	}
 	f.passing = true
 	f.passes++
-	f.end = at + half.Times(float64(gain)) + f.intake.Times(float64(f.entering.n)/stages)
+	f.end = at + half.Times(float64(gain)) + f.intake.Times(float64(len(f.entering))/stages)
 }
 
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
 func (f *frontend) finish(enter func(packed)) {
 	f.passing = false
-	for _, o := range f.taken {
+	for _, o := range f.outputs[:f.taken] {
 		s := o.stream
 		waits := f.sends(s)
 		s.unsent += o.gain
 		if s.complete = o.ended; f.sends(s) && !waits {
-			f.ready.push(s)
+			f.ready = append(f.ready, s)
 		}
 	}
-	f.taken = nil
-	for f.entering.n > 0 && f.entering.front().passes <= f.passes {
+	f.outputs, f.taken = f.outputs[:copy(f.outputs, f.outputs[f.taken:])], 0
+	for len(f.entering) > 0 && f.entering[0].passes <= f.passes {
 		enter(f.entering.pop().packed)
 	}
 }

@@ -95,7 +95,7 @@ func (r *replica) enters(now unit.Seconds) {
 	adds := r.stopped - before
 	c.Energy -= r.server.idle().For(c.Time - adds)
 	c.Time = adds
-	p.inflight = append(p.inflight, inflight{r.stopped, r.gains, r.ending})
+	p.inflight = append(p.inflight, inflight{r.stopped, slices.Clone(r.gains), r.ending})
 	r.held = p.inflight[0].end
 }
 

@@ -56,12 +56,10 @@ type queue struct {
 	late      fifo[late]
 	prefilled fifo[prefilled]
 	fresh     fifo[arrival]
-	left      int        // of those that were handed over and of requests
-	some      []sequence // memory for sequences
-	streams   []stream   // memory for their streams
+	left      int // of those that were handed over and of requests
 }
 
-func (w *queue) len() int { return len(w.again) + w.late.n + w.prefilled.n + w.fresh.n }
+func (w *queue) len() int { return len(w.again) + len(w.late) + len(w.prefilled) + len(w.fresh) }
 
 // front is the sequence that is the next to begin; nil if none waits.
 func (w *queue) front() *sequence {
@@ -69,19 +67,17 @@ func (w *queue) front() *sequence {
 		return w.again[n-1]
 	}
 	switch {
-	case w.late.n > 0 && w.late.front().after <= w.left:
+	case len(w.late) > 0 && w.late[0].after <= w.left:
 		w.again = append(w.again, w.late.pop().sequence)
 		return w.again[0]
-	case w.prefilled.n > 0:
+	case len(w.prefilled) > 0:
 		p := w.prefilled.pop()
 		q := w.sequence(p.stream, p.came)
 		q.computed, q.generated = q.goal, 1
 		q.goal++
-	case w.fresh.n > 0:
+	case len(w.fresh) > 0:
 		a := w.fresh.pop()
-		s := one(&w.streams)
-		s.packed = a.packed
-		w.sequence(s, a.came)
+		w.sequence(&stream{packed: a.packed}, a.came)
 	default:
 		return nil
 	}
@@ -91,62 +87,26 @@ func (w *queue) front() *sequence {
 
 // sequence makes a sequence that is the next to begin.
 func (w *queue) sequence(s *stream, came unit.Seconds) *sequence {
-	q := one(&w.some)
-	q.stream, q.Request, q.arrived, q.goal = s, s.request(), came, int(s.prompt)
+	q := &sequence{stream: s, Request: s.request(), arrived: came, progress: progress{goal: int(s.prompt)}}
 	w.again = append(w.again, q)
 	return q
-}
-
-// one takes the first of some values, which it makes where there is none.
-func one[T any](some *[]T) *T {
-	if len(*some) == 0 {
-		*some = make([]T, 64)
-	}
-	first := &(*some)[0]
-	*some = (*some)[1:]
-	return first
 }
 
 func (w *queue) popFront() { w.again = w.again[:len(w.again)-1] }
 
 func (w *queue) pushFront(q *sequence) { w.again = append(w.again, q) }
 
-func (w *queue) pushBack(q *sequence) { w.late.push(late{q, w.left + w.prefilled.n + w.fresh.n}) }
+func (w *queue) pushBack(q *sequence) { w.late.push(late{q, w.left + len(w.prefilled) + len(w.fresh)}) }
 
-// A fifo is a queue in pieces, so that it grows without a copy and gives back the memory of those that have left.
-type fifo[T any] struct {
-	pieces [][]T
-	left   int // those of the first piece that have left
-	n      int
-}
+// A fifo is a queue, the first one first.
+type fifo[T any] []T
 
-// mostPiece is the length of a piece of a long queue.
-const mostPiece = 512
-
-func (f *fifo[T]) push(v T) {
-	last := len(f.pieces) - 1
-	if last < 0 || len(f.pieces[last]) == cap(f.pieces[last]) {
-		f.pieces = append(f.pieces, make([]T, 0, min(f.n+16, mostPiece)))
-		last++
-	}
-	f.pieces[last] = append(f.pieces[last], v)
-	f.n++
-}
-
-func (f *fifo[T]) front() *T { return &f.pieces[0][f.left] }
+func (f *fifo[T]) push(v T) { *f = append(*f, v) }
 
 // pop takes the first.
 func (f *fifo[T]) pop() (first T) {
 	var none T
-	first, *f.front() = *f.front(), none
-	f.left++
-	f.n--
-	switch {
-	case f.n == 0:
-		f.pieces[0], f.left = f.pieces[0][:0], 0
-	case f.left == len(f.pieces[0]):
-		f.pieces[0] = nil
-		f.pieces, f.left = f.pieces[1:], 0
-	}
+	first, (*f)[0] = (*f)[0], none
+	*f = (*f)[1:]
 	return first
 }

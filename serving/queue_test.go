@@ -20,7 +20,7 @@ func TestWaitingRequests(t *testing.T) {
 		s := engineServer(t, "llama3.1-8b", "h100", 1, "vllm", "vllm")
 		c := newCluster(s, source, &Options{InEngine: engine})
 		before := heap()
-		for c.arrivals.any || c.mixed[0].front.entering.n > 0 {
+		for c.arrivals.any || len(c.mixed[0].front.entering) > 0 {
 			c.step()
 		}
 		if waiting := c.mixed[0].waiting.len(); waiting < n/2 {
@@ -43,7 +43,7 @@ func TestAnswersBehindTheAPIServer(t *testing.T) {
 	c := newCluster(engineServer(t, "llama3.1-8b", "h100", 1, "vllm", "vllm"), source, &Options{})
 	one := c.mixed[0]
 	before := heap()
-	for c.arrivals.any || one.front.entering.n+one.waiting.len() > 0 {
+	for c.arrivals.any || len(one.front.entering)+one.waiting.len() > 0 {
 		c.step()
 	}
 	behind := n - c.result.Completed

@@ -112,7 +112,7 @@ type timing struct {
 // form makes the next step of what had arrived when it was formed. It reports whether there is one.
 func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
-	r.gains, r.ending = make([]output, 0, len(r.running)), nil
+	r.gains, r.ending = r.gains[:0], nil
 	r.tokens, r.budget, r.formed.now, r.formed.known = 0, r.rules.Budget, now, r.received(formed)
 	preempted := r.preempted
 	if r.policy.form(r); r.batch.empty() && r.heard < formed { // Nothing runs: it receives requests again at once.
@@ -316,7 +316,10 @@ func (r *replica) admit() {
 		if q == nil || q.arrived > formed || q.ready > now {
 			return
 		}
-		gpu, host := r.hits(q)
+		gpu, host := 0, 0
+		if q.computed == 0 {
+			gpu, host = r.finds(&q.Request)
+		}
 		n := min(q.goal-r.found(q, gpu+host), r.budget)
 		if r.rules.Whole && q.goal-r.found(q, gpu+host) > r.budget && !r.batch.empty() {
 			return
@@ -355,14 +358,6 @@ func (r *replica) join(q *sequence) {
 		at--
 	}
 	r.running = slices.Insert(r.running, at, q)
-}
-
-// hits is how many leading hashes of a sequence the GPU's cache has, and host memory beyond.
-func (r *replica) hits(q *sequence) (gpu, host int) {
-	if q.computed > 0 {
-		return 0, 0
-	}
-	return r.finds(&q.Request)
 }
 
 // finds is how many leading hashes of a prompt the GPU's cache has, and host memory beyond.
@@ -500,5 +495,5 @@ func (r *replica) wakes(now unit.Seconds) unit.Seconds {
 }
 
 func (r *replica) load() int {
-	return r.front.entering.n + r.waiting.len() + len(r.running) + len(r.ending)
+	return len(r.front.entering) + r.waiting.len() + len(r.running) + len(r.ending)
 }

@@ -49,10 +49,9 @@ type cluster struct {
 
 // An arriving is the request that comes next.
 type arriving struct {
-	next     Request
-	any      bool
-	sent     int
-	toClient func(*stream, unit.Seconds)
+	next Request
+	any  bool
+	sent int
 }
 
 // replicas are those of a server.
@@ -149,7 +148,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		o.priced = s.prices()
 	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, replicas: replicas{turns: map[*replica]int{}}}
-	c.arrivals.toClient, front.sums = c.sent, o.sums
+	front.sums = o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -257,7 +256,7 @@ func (c *cluster) step() bool {
 		c.ended(who)
 	case passEnds:
 		who.front.finish(func(p packed) { c.enter(who, p) })
-		who.front.begin(c.now, c.arrivals.toClient)
+		who.front.begin(c.now, c.sent)
 	case outputsDue:
 		if who.pipe != nil {
 			c.leaves(who)
@@ -289,7 +288,7 @@ func (c *cluster) arrive() {
 		c.enter(to, pack(index, &req))
 	} else {
 		to.front.enters(pack(index, &req))
-		to.front.begin(c.now, c.arrivals.toClient)
+		to.front.begin(c.now, c.sent)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
 }
@@ -385,7 +384,7 @@ func (c *cluster) ended(r *replica) {
 		if p.held > 0 { // until now
 			c.output(p)
 		}
-		p.outputs, p.ended = p.gains, p.ending
+		p.outputs, p.gains, p.ended = p.gains, p.outputs, p.ending
 		p.busy, p.stopped, p.held, p.overlaps = false, c.now, c.now, p.rules.Async
 	}
 	if r.rules.Async {
@@ -427,7 +426,7 @@ func (c *cluster) output(r *replica) {
 	}
 	if !free {
 		f.hand(r.outputs)
-		f.begin(c.now, c.arrivals.toClient)
+		f.begin(c.now, c.sent)
 	}
 }
 
@@ -437,7 +436,7 @@ func (c *cluster) sent(s *stream, at unit.Seconds) {
 	case s.last == 0:
 		s.first = at
 	case !c.options.sums:
-		c.result.batches.of(s.index).ITL.Add(float64(at-s.last), 1)
+		c.result.batches.of(s.index).gap(at - s.last)
 	}
 	s.last, s.unsent = at, 0
 	if !s.complete {

@@ -3,6 +3,7 @@ package serving
 import (
 	"math"
 	"math/bits"
+	"sort"
 
 	"llmprof/analytic/operator"
 )
@@ -133,14 +134,8 @@ func (f *flow) graphed() float64 {
 	if high <= low || few >= 0.99*many {
 		return 0
 	}
-	for high-low > 1 {
-		if middle := (low + high) / 2; launch(middle) < (few+many)/2 {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
+	beyond := sort.Search(high-low, func(i int) bool { return launch(low+i) >= (few+many)/2 })
+	return float64(low + beyond - 1 + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
 // attended finds by how much longer each token of a prompt takes for each token by which the prompt is longer than those of mean attention,
