@@ -125,7 +125,10 @@ func (a *app) gpusDetect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found := detect.List(cmd.Context(), os.DirFS(root), root == "/")
+			found, err := detect.List(cmd.Context(), os.DirFS(root), root == "/")
+			if err != nil {
+				return fmt.Errorf("no GPU found: %w", err)
+			}
 			if len(found) == 0 {
 				return errors.New("no GPU found: " + detect.None)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"time"
 
 	"llmprof/internal/input"
@@ -18,13 +19,17 @@ const mostOutput = 16 << 20
 const heldOpen = time.Second
 
 // Output runs a program for so long at most, and returns what it prints, of bounded length, whatever the program or its
-// children do. Where it fails, what it wrote to its standard error is there too.
+// children do. One that is ended early takes its children with it. Where it fails, what it wrote to its standard error is there too.
 func Output(ctx context.Context, limit time.Duration, name string, args ...string) (stdout, stderr []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	late := time.AfterFunc(limit, func() { stop(fmt.Errorf("it did not end within %v", limit)) })
 	defer late.Stop()
 	cmd := exec.CommandContext(ctx, name, args...)
+	runtime.LockOSThread() // The death signal is of the thread that starts the process.
+	defer runtime.UnlockOSThread()
+	ownGroup(cmd, false)
+	cmd.Cancel = func() error { kill(cmd.Process); return nil }
 	cmd.WaitDelay = heldOpen
 	out := &bounded{full: func() { stop(fmt.Errorf("it printed more than %s", input.Size(mostOutput))) }}
 	said := &bounded{full: out.full}

@@ -5,10 +5,16 @@ package child
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // A program that hangs, never stops printing, or leaves a child that holds its pipes is not waited for.
@@ -49,6 +55,19 @@ func TestOutput(t *testing.T) {
 	if _, _, err := Output(ctx, time.Minute, "sh", "-c", "sleep 60 & wait"); !errors.Is(err, context.Canceled) ||
 		time.Since(begun) > 10*time.Second {
 		t.Errorf("cancelled: %v after %v", err, time.Since(begun))
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	if _, _, err := Output(t.Context(), 500*time.Millisecond, "sh", "-c", "sleep 60 & echo $! > "+file+"; wait"); err == nil {
+		t.Error("it ended within 500ms")
+	}
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	testkit.Must(t, err)
+	for end := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the child of a program that was ended runs on")
+		}
 	}
 	if _, _, err := Output(t.Context(), time.Minute, "no-such-program-here"); !errors.Is(err, exec.ErrNotFound) {
 		t.Error(err)

@@ -3,8 +3,10 @@ package detect
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -31,18 +33,19 @@ type Device struct {
 }
 
 // List lists the GPUs that a file system names. The driver's files have no
-// memory size, so where nvidia-smi can be asked it is asked first.
-func List(ctx context.Context, root fs.FS, here bool) []Device {
+// memory size, so where nvidia-smi can be asked it is asked first. Where there are none, an nvidia-smi that fails is an error.
+func List(ctx context.Context, root fs.FS, here bool) ([]Device, error) {
 	found := procDevices(root)
 	if len(found) == 0 {
 		found = jetson(root)
 	}
 	if here && (len(found) == 0 || found[0].Memory == nil) {
-		if named := nvidiaSMI(ctx); len(named) > 0 {
-			return named
+		named, err := nvidiaSMI(ctx)
+		if len(named) > 0 || err != nil && len(found) == 0 && !errors.Is(err, exec.ErrNotFound) {
+			return named, err
 		}
 	}
-	return found
+	return found, nil
 }
 
 // Hosts adds the host around the GPUs, as flags of an estimate.
@@ -119,12 +122,12 @@ func jetson(root fs.FS) []Device {
 	return []Device{d}
 }
 
-func nvidiaSMI(ctx context.Context) (found []Device) {
-	all, _ := power.List(ctx) // The tool is there or not.
+func nvidiaSMI(ctx context.Context) (found []Device, err error) {
+	all, err := power.List(ctx)
 	for _, g := range all {
 		found = append(found, Device{Name: g.Name, Bus: unit.OrNull(g.Bus), UUID: unit.OrNull(g.UUID), Memory: g.Memory})
 	}
-	return found
+	return found, err
 }
 
 // Match finds the devices in the table, and counts those that are not in it.
@@ -147,7 +150,10 @@ func Match(table *hardware.Table, found []Device) (unknown int) {
 }
 
 // Here lists the GPUs of this machine.
-func Here(ctx context.Context) []Device { return List(ctx, os.DirFS("/"), true) }
+func Here(ctx context.Context) []Device {
+	found, _ := List(ctx, os.DirFS("/"), true) // Without a GPU there may be a broken driver.
+	return found
+}
 
 // Target is the kind of GPU that is measured. Where the machine has other kinds too, uuids are those to use. The kind is
 // the one that is called name, else the one that gpus lists; on a processor ("cpu") name describes it.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -31,7 +32,8 @@ func TestNvidiaSMI(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 
-	here := List(t.Context(), driverFiles(), true)
+	here, err := List(t.Context(), driverFiles(), true)
+	testkit.Must(t, err)
 	if len(here) != 1 || here[0].Memory == nil || *here[0].Memory != unit.Bytes(81920<<20) {
 		t.Errorf("here: %+v", here)
 	}
@@ -40,11 +42,19 @@ func TestNvidiaSMI(t *testing.T) {
 	if unknown := Match(table, here); unknown != 0 || *here[0].Key != "a100-sxm-80gb" {
 		t.Errorf("%d unknown: %+v", unknown, here)
 	}
-	if elsewhere := List(t.Context(), driverFiles(), false); len(elsewhere) != 1 || elsewhere[0].Memory != nil {
+	if elsewhere, _ := List(t.Context(), driverFiles(), false); len(elsewhere) != 1 || elsewhere[0].Memory != nil {
 		t.Errorf("elsewhere: %+v", elsewhere)
 	}
-	if nothing := List(t.Context(), fstest.MapFS{}, false); len(nothing) != 0 {
-		t.Errorf("nothing: %+v", nothing)
+	if nothing, err := List(t.Context(), fstest.MapFS{}, false); len(nothing) != 0 || err != nil {
+		t.Errorf("nothing: %+v, %v", nothing, err)
+	}
+	script = "#!/bin/sh\necho Driver/library version mismatch; exit 18\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755))
+	if _, err := List(t.Context(), fstest.MapFS{}, true); err == nil || !strings.Contains(err.Error(), "version mismatch") {
+		t.Errorf("an nvidia-smi that fails: %v", err)
+	}
+	if files, err := List(t.Context(), driverFiles(), true); len(files) != 1 || err != nil {
+		t.Errorf("an nvidia-smi that fails beside the driver's files: %+v, %v", files, err)
 	}
 }
 
