@@ -175,6 +175,9 @@ func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 // name writes the names of GPUs beside their marks, as far as there is room.
 func (p *paretoPanel) name(c *draw.Canvas, at func(paretoPoint) vg.Point) {
 	q := &placer{bounds: c.Rectangle}
+	for i := range len(p.front) - 1 {
+		q.lines = append(q.lines, line{at(p.front[i]), at(p.front[i+1]), 2})
+	}
 	for _, front := range p.groups {
 		for _, x := range front {
 			m := at(x)

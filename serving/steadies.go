@@ -201,7 +201,7 @@ func (o *overload) Error() string {
 	if c.Bound == preemption {
 		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
-	return fmt.Sprintf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
+	return fmt.Sprintf("%.4g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
 		"sequences at once%s)%s", o.rate, f.units(o.replicas)*c.Rate, c.Bound, c.Running, where, why)
 }
 

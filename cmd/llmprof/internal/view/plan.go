@@ -147,6 +147,14 @@ func at(r *plan.Row, t *plan.Target) any {
 	return unit.Seconds(r.Simulated.Rounded(t))
 }
 
+// tail is at in milliseconds.
+func tail(r *plan.Row, t *plan.Target) any {
+	if is, known := at(r, t).(unit.Seconds); known {
+		return millis(is)
+	}
+	return nil
+}
+
 // uncertain marks a row of whose GPU nothing was observed.
 func (p *Plan) uncertain(i int) string {
 	if a := p.accuracy(&p.Shown[i]); a.N == 0 && a.EngineN > 0 {
@@ -203,7 +211,7 @@ func (p *Plan) rows(loads []float64) render.Table {
 			cells = append(cells, under(r, times))
 		}
 		for j, x := range tails {
-			cells = slices.Insert(cells, firstTime+j, at(r, &x))
+			cells = slices.Insert(cells, firstTime+j, tail(r, &x))
 		}
 		if engines {
 			cells = slices.Insert(cells, 3, any(r.Engine()))

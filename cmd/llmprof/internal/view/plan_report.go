@@ -116,7 +116,7 @@ func (p *Plan) percentiles(r *plan.Row) (part report.Part) {
 		}
 		cells := []any{of.String()}
 		for _, share := range []float64{0, 0.5, 0.9, 0.95, 0.99} {
-			cells = append(cells, unit.Seconds(s.Rounded(&plan.Target{Of: of, At: share})))
+			cells = append(cells, millis(unit.Seconds(s.Rounded(&plan.Target{Of: of, At: share}))))
 		}
 		_, spread := s.Of(&plan.Target{Of: of, At: 0.99})
 		t.Add(append(cells, fmt.Sprintf("± %.0f %%", 100*spread))...)
@@ -216,7 +216,7 @@ func (p *Plan) Sheet() (*plots.Figure, error) {
 	p.choice(&words)
 	notes := []string{p.Shown[0].String() + "."}
 	for _, x := range words.Rows {
-		notes = append(notes, x.Name+": "+strings.Join(x.Lines, " ")+".")
+		notes = append(notes, x.Name+": "+strings.Join(x.Lines, "; ")+".")
 	}
 	f.Note(notes...)
 	return f, nil
