@@ -15,12 +15,16 @@ import (
 
 // jobs is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then,
 // the fewer sequences run at once, for the rarer and longer are waits for one of them to end, and the more its answers vary: one that
-// others meet is 1 + cv² times the mean, and few such ones have most of the time.
+// others meet is 1 + cv² times the mean, and few such ones have most of the time. At a rate where none meets another that does not count.
 func (f *flow) jobs(rate float64) int {
-	idle := 1 - rate/f.capacity().Rate
+	load := rate / f.capacity().Rate
 	few := 1 + seldom/float64(f.most)
-	return int(min(fewestJobs*few*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
+	long := 1 + f.spread*min(load/alone, 1)
+	return int(min(fewestJobs*few*long*long/max(1-load, 1e-3), mostJobs))
 }
+
+// alone is the share of the largest rate below which requests meet others ever more seldom.
+const alone = 0.01
 
 // seldom is how many sequences run at once where as many requests again as elsewhere are followed.
 const seldom = 10

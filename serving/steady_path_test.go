@@ -118,3 +118,23 @@ func TestPathOfManyPromptSteps(t *testing.T) {
 		agree(t, "TTFT", float64(f.sample(l.Arrival.Rate, 20000).TTFT), r.TTFT.Mean(), 0.06)
 	}
 }
+
+// TestSeldomRequests holds that fewer requests are followed the more seldom they meet, whose times are those of many more.
+func TestSeldomRequests(t *testing.T) {
+	s := server(t, "pythia-70m", "a100", 1, "vllm")
+	f := s.queue(t, Lengths{Kind: "uniform", Low: 100, High: 2000}, Lengths{Kind: "lognormal", Mean: 128, Spread: 2})
+	last := 0
+	for _, share := range []float64{1e-9, 1e-3, 0.01, 0.5} {
+		rate := share * f.capacity().Rate
+		n := f.jobs(rate)
+		if n < last || share < 1e-6 && n > mostJobs/4 || share > 0.1 && n < mostJobs {
+			t.Errorf("%d requests are followed at %g of the capacity, %d at less", n, share, last)
+		}
+		last = n
+		got, want := f.sample(rate, n), f.sample(rate, mostJobs)
+		what := fmt.Sprint(share, " of the capacity: ")
+		agree(t, what+"TTFT", float64(got.TTFT), float64(want.TTFT), 0.01)
+		agree(t, what+"TPOT", float64(got.TPOT), float64(want.TPOT), 0.01)
+		agree(t, what+"E2E", float64(got.E2E), float64(want.E2E), 0.01)
+	}
+}
