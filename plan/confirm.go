@@ -190,8 +190,10 @@ func (q *Request) least(rank int) int {
 	switch {
 	case len(q.Targets) == 0:
 		return quick
-	case rank == 0:
+	case rank == 0 && q.tailed():
 		return 6 * thorough
+	case rank == 0: // means take fewer requests than percentiles
+		return 3 * thorough
 	}
 	return thorough
 }
