@@ -18,8 +18,6 @@ type prices struct {
 	pass      float64 // most tokens of a forward pass
 	drafted   bool
 	known     map[mixture]Cost
-	groups    []operator.Group
-	part      []operator.Group
 }
 
 func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
@@ -84,14 +82,13 @@ func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 	if p.pass == 0 {
 		return p.predictor.StepCost(groups, together)
 	}
-	left := p.pass
-	p.part = p.part[:0]
+	left, part := p.pass, []operator.Group(nil)
 	flush := func() {
-		if len(p.part) > 0 {
-			c := p.predictor.StepCost(p.part, 0)
+		if len(part) > 0 {
+			c := p.predictor.StepCost(part, 0)
 			sum = after(&sum, &c)
 		}
-		p.part, left = p.part[:0], p.pass
+		left, part = p.pass, nil
 	}
 	for _, g := range groups {
 		for g.New > 0 {
@@ -102,7 +99,7 @@ func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 			if head.New = min(g.New, max(float64(int(left/g.Batch)), 1)); head.New < g.New {
 				head.Logits = 0
 			}
-			p.part = append(p.part, head)
+			part = append(part, head)
 			left -= head.New * g.Batch
 			g.Past += head.New
 			g.New -= head.New
@@ -193,17 +190,15 @@ func (p *prices) decodes(b *batch, fresh int) (sum Cost) {
 	return launched(sum)
 }
 
-// groupsOf is a batch as groups of sequences, until the next call.
-func (p *prices) groupsOf(b *batch, drafts int) []operator.Group {
+// groupsOf is a batch as groups of sequences.
+func (p *prices) groupsOf(b *batch, drafts int) (all []operator.Group) {
 	fresh := float64(1 + drafts)
-	p.groups = p.groups[:0]
 	for _, g := range b.byWin {
 		if g.Batch > 0 {
-			p.groups = append(p.groups, operator.Group{Batch: g.Batch, Past: g.Past / g.Batch, New: fresh, Logits: fresh, Drafted: p.drafted})
+			all = append(all, operator.Group{Batch: g.Batch, Past: g.Past / g.Batch, New: fresh, Logits: fresh, Drafted: p.drafted})
 		}
 	}
-	p.groups = append(p.groups, b.chunks...)
-	return p.groups
+	return append(all, b.chunks...)
 }
 
 // plus is a cost and n times another, of a step after it.

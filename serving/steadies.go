@@ -111,8 +111,8 @@ func (t *Steadies) Rate(rate float64, l Layout) (st *Steady, err error) {
 // open is the steady state of one of the queues of one kind.
 func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	units := f.units(replicas)
-	if f.exceeds(rate/units) || rate >= units*f.capacity().Rate {
-		return nil, &overload{f, rate, replicas}
+	if c := f.capacity(); rate >= units*c.Rate {
+		return nil, f.overload(&c, rate, replicas)
 	}
 	if err := t.ctx.Err(); err != nil { // The capacity is of a part of the path, and may be of none.
 		return nil, err
@@ -178,31 +178,22 @@ func (t *Steadies) Idle() *Steady {
 // fewIdle is how many requests are followed that meet no other.
 const fewIdle = 64
 
-// An overload is that so many replicas of one kind cannot answer a rate. Most that a search meets are shown nowhere. The largest rate is
-// worked out for those that are.
-type overload struct {
-	flow     *flow
-	rate     float64
-	replicas int
-}
-
-// Error names the largest rate.
-func (o *overload) Error() string {
-	f, c := o.flow, o.flow.capacity()
+// overload is that so many replicas cannot answer a rate, and names the largest that they can.
+func (f *flow) overload(c *Capacity, rate float64, replicas int) error {
 	where, why := "", ""
 	switch {
-	case f.handed && o.replicas == 1:
+	case f.handed && replicas == 1:
 		where = " in the replica that decodes"
 	case f.handed:
-		where = fmt.Sprintf(" in each of %d replicas that decode", o.replicas)
-	case o.replicas > 1:
-		where = fmt.Sprintf(" in each of %d replicas", o.replicas)
+		where = fmt.Sprintf(" in each of %d replicas that decode", replicas)
+	case replicas > 1:
+		where = fmt.Sprintf(" in each of %d replicas", replicas)
 	}
 	if c.Bound == preemption {
 		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
-	return fmt.Sprintf("%.4g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
-		"sequences at once%s)%s", o.rate, f.units(o.replicas)*c.Rate, c.Bound, c.Running, where, why)
+	return fmt.Errorf("%.4g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
+		"sequences at once%s)%s", rate, f.units(replicas)*c.Rate, c.Bound, c.Running, where, why)
 }
 
 // Replicas that prefill and replicas that decode are two queues in tandem: the second has the first's departures as its arrivals, which

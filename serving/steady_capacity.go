@@ -43,31 +43,6 @@ func (f *flow) capacity() Capacity {
 	return c
 }
 
-// A rough capacity is that of the path of fewer sequences, which is off by less than the factor roughly.
-const (
-	roughGenerations, roughFull = 2, 400
-
-	roughly = 1.4
-)
-
-// exceeds reports whether a rate is certainly more than the largest that is stable. It takes a part of what the capacity does.
-func (f *flow) exceeds(rate float64) bool { return rate > roughly*f.about() }
-
-// about is the rough capacity, or the capacity where that is known.
-func (f *flow) about() float64 {
-	if f.largest.Rate > 0 {
-		return f.largest.Rate
-	}
-	if f.rough > 0 {
-		return f.rough
-	}
-	_, rough := f.full(roughGenerations, roughFull)
-	if f.ctx.Err() == nil {
-		f.rough = rough
-	}
-	return rough
-}
-
 // full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the rate at which
 // they are answered.
 func (f *flow) full(generations, fewest int) (w *path, rate float64) {

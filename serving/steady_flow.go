@@ -24,7 +24,6 @@ type flow struct {
 	memory
 	stepTimes
 	largest Capacity // zero if not worked out yet
-	rough   float64  // the same
 }
 
 // A traffic is the lengths of requests, and means of what follows from them.
