@@ -32,7 +32,7 @@ const full = math.MaxInt32
 // cost is that of a step of n sequences and tokens of prompts. Tokens lie on the line between two of four numbers between powers of two,
 // but for those that fill a step, and those of whole equal prompts, whose tiles fill more or less of a wave. No number is a power of two
 // itself or half as much more, of which kernels take less time than of others near them.
-func (f *flow) cost(n int, tokens float64) *Cost {
+func (f *flow) cost(n int, tokens float64) Cost {
 	if tokens > 0 && f.peers == 1 {
 		n = f.besides(n)
 	}
@@ -41,7 +41,7 @@ func (f *flow) cost(n int, tokens float64) *Cost {
 	}
 	prompts := tokens / f.uncached.mean
 	if tokens == 0 || tokens == full || len(f.uncached.all) == 1 && prompts == math.Trunc(prompts) {
-		return f.priced(n, tokens)
+		return *f.priced(n, tokens)
 	}
 	k := math.Floor(4*math.Log2(tokens)-0.5) + 0.5
 	low, high := math.Round(math.Exp2(k/4)), math.Round(math.Exp2((k+1)/4))
@@ -51,8 +51,7 @@ func (f *flow) cost(n int, tokens float64) *Cost {
 	case low <= limit:
 		low = limit + 1
 	}
-	c := launched(toward(f.priced(n, low), f.priced(n, high), (tokens-low)/max(high-low, 1)))
-	return &c
+	return launched(toward(f.priced(n, low), f.priced(n, high), (tokens-low)/max(high-low, 1)))
 }
 
 // limitOf is up to how many tokens of prompts graphs launch a step beside n sequences.

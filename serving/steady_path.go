@@ -258,7 +258,7 @@ func (w *path) step() {
 		w.share = w.decodesBeside()
 	}
 	c := w.cost(w.cache.running, w.tokens)
-	w.run(c)
+	w.run(&c)
 	w.came, w.prompts, w.done, w.ending = w.prompts, w.came, w.ending, w.done
 	if w.share > 0 {
 		w.decode()
@@ -269,7 +269,7 @@ func (w *path) step() {
 	if w.tokens == 0 && w.sums.preempted == preempted {
 		w.policy.decoded(&w.cache, 1)
 	}
-	w.repeat(c)
+	w.repeat(&c)
 }
 
 // decodesBeside is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
