@@ -138,3 +138,20 @@ func TestSeldomRequests(t *testing.T) {
 		agree(t, what+"E2E", float64(got.E2E), float64(want.E2E), 0.01)
 	}
 }
+
+// TestNothingIsNegative holds that rounding leaves no figure of a steady state below 0, where answers have one token and hardly meet.
+func TestNothingIsNegative(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	for _, gen := range []int{1, 2} {
+		for _, rate := range []float64{1e-9, 1e-3, 1, 10} {
+			st, err := s.SteadyRate(t.Context(), rate, Fixed(100), Fixed(gen))
+			testkit.Must(t, err)
+			for name, v := range map[string]float64{"running": st.Running, "waiting": st.Waiting, "utilization": st.Utilization, "cache": st.Cache,
+				"TPOT": float64(st.TPOT), "energy": float64(st.Energy)} {
+				if v < 0 {
+					t.Errorf("%d tokens at %g/s: %s is %g", gen, rate, name, v)
+				}
+			}
+		}
+	}
+}
