@@ -134,7 +134,7 @@ const fewSimulated = 2000
 // spread over time. Where sequences are preempted they do so slowly: TPOT of deepseek-v2-lite on an L40S still grew after 36 waves.
 const (
 	waves        = 18
-	manyWaves    = 48
+	manyWaves    = 72
 	fewAnswers   = 1000
 	manyAnswers  = 6000
 	someEvents   = 1 << 16

@@ -102,7 +102,7 @@ func TestPageFigures(t *testing.T) {
 
 // The notes of a load near saturation are among those that the page shows, as the command line says them.
 func TestPageLoadWarnings(t *testing.T) {
-	flags := map[string]string{"model": "llama3.1-70b", "gpu": "h200", "weights": "fp8", "rate": "0.5", "prompt-len": "1024",
+	flags := map[string]string{"model": "llama3.1-70b", "gpu": "h200", "weights": "fp8", "rate": "0.45", "prompt-len": "1024",
 		"gen-len": "3000"}
 	answers := pageAnswers(t, page.New(), flags)
 	if said := answers("under").Data.(map[string]any)["warning"]; !sameAsCommand(t, flags, answers) || said == "" {
