@@ -45,7 +45,8 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
 			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity: ", x.model, x.gpu, &x.prompt, &x.gen, share)
 			off := 0.05
-			if x.engine == "sglang" && share > 0.7 { // whose prompts have steps of their own, which a path of few answers has wait too little
+			// Prompts of SGLang have steps of their own, which a path of few answers has wait too little, so that too many sequences decode.
+			if x.engine == "sglang" && share > 0.7 {
 				off = 0.2
 			}
 			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), off+2*uncertainty(seen.ttft))
@@ -53,7 +54,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
 			agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 			agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
-			agree(t, what+"KV cache", st.Cache, r.MeanCache, 0.06+2*uncertainty(seen.e2e))
+			agree(t, what+"KV cache", st.Cache, r.MeanCache, max(off, 0.06)+2*uncertainty(seen.e2e))
 		}
 	}
 }
