@@ -158,7 +158,6 @@ type forming struct {
 	prompts       []int32 // jobs whose prompts end with it
 	ending        []int32 // jobs that end with it
 	blocked       bool    // a job has come, and waits for others to end
-	lacking       bool    // it waits for their blocks
 	waits         [3]float64
 }
 
@@ -346,7 +345,7 @@ func (w *path) admit() {
 			return
 		case running+len(w.prompts) > 0 && !w.fits(v): // what fits into no cache begins alone
 			w.waits[forBlocks]++
-			w.blocked, w.lacking = true, true
+			w.blocked = true
 			return
 		}
 		w.begin(i, tokens)
@@ -514,7 +513,7 @@ func (w *path) run(c *Cost) {
 // which may have a prompt; up to one with which a job ends, or for which there are not enough blocks.
 func (w *path) repeat(c *Cost) {
 	decodes := w.tokens == 0
-	if len(w.came)+len(w.done) > 0 || decodes && (w.rest > 0 || w.next == len(w.jobs) || w.blocked && (w.lacking && w.freed || w.policy.waits())) {
+	if len(w.came)+len(w.done) > 0 || decodes && (w.rest > 0 || w.next == len(w.jobs) || w.blocked && (w.freed || w.policy.waits())) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
