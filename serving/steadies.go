@@ -122,6 +122,9 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 		return t.opened(f, rate/units)
 	}
 	st := f.sample(rate/units, f.jobs(rate/units))
+	if f.interrupts(rate/units, st.Running) {
+		return t.opened(f, rate/units)
+	}
 	st.apiLoad, st.pipelined = f.front.load(rate/units, f.gen)/f.peers, f.server.Predictor.Par.MicroBatches > 1
 	return st, nil
 }

@@ -102,3 +102,9 @@ const groupsArrivals = 1.0 / 3
 func (f *flow) groups(rate float64) bool {
 	return !f.handed && (f.front.load(rate, f.gen)/f.peers > groupsArrivals || f.server.Scheduler.Receives > 1)
 }
+
+// interrupts reports whether groups of requests make fewer steps of prompts than requests one by one, for which sequences that decode wait:
+// prompts have steps of their own, and more than a third of a request comes while the API server handles the outputs of a step.
+func (f *flow) interrupts(rate, running float64) bool {
+	return !f.handed && !f.server.Scheduler.Mixed && rate*running/(f.peers*f.peers)*float64(f.front.each()) > groupsArrivals
+}

@@ -22,6 +22,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 		{"gemma3n-e4b", "a100", 4, "vllm", "vllm", Fixed(1024), Fixed(16), 0},
 		{"gemma3n-e4b", "a100", 4, "vllm", "vllm", Fixed(4096), Fixed(16), 0},
 		{"mistral-7b-v0.3", "a100", 8, "sglang", "sglang", Fixed(579), Lengths{Kind: "lognormal", Mean: 12, Spread: 0.7}, 0},
+		{"llama3.1-70b", "h100", 8, "sglang", "sglang", Fixed(300), Lengths{Kind: "lognormal", Mean: 64, Spread: 0.7}, 0},
 		{"qwen3-8b", "h200", 2, "sglang", "sglang", Lengths{Kind: "lognormal", Mean: 367, Spread: 0.3}, Fixed(49), 0},
 		{"qwen3-30b-a3b", "rtx-4090", 8, "vllm", "vllm-2024", Fixed(66), Lengths{Kind: "lognormal", Mean: 12, Spread: 0.9}, 3},
 		{"llama3.2-1b", "rtx-pro-6000", 1, "trtllm", "tensorrt-llm", Fixed(8410), Fixed(64), 0},
@@ -45,8 +46,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
 			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity: ", x.model, x.gpu, &x.prompt, &x.gen, share)
 			off := 0.05
-			// Prompts of SGLang have steps of their own, which a path of few answers has wait too little, so that too many sequences decode.
-			if x.engine == "sglang" && share > 0.7 {
+			if x.engine == "sglang" && share > 0.7 { // whose prompts have steps of their own, which a path of few answers has wait too little
 				off = 0.2
 			}
 			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), off+2*uncertainty(seen.ttft))
@@ -54,7 +54,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
 			agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 			agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
-			agree(t, what+"KV cache", st.Cache, r.MeanCache, max(off, 0.06)+2*uncertainty(seen.e2e))
+			agree(t, what+"KV cache", st.Cache, r.MeanCache, 0.06+2*uncertainty(seen.e2e))
 		}
 	}
 }

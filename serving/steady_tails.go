@@ -23,15 +23,17 @@ func (t *Steadies) Tails(rate float64, l Layout) (*Figures, bool) {
 			all[i].ttft = first[i].ttft
 		}
 	}
-	figures := &Figures{}
+	figures, decode := &Figures{}, 0.0
 	for _, a := range all {
+		decode += a.decode
 		figures.TTFT.Add(a.ttft, 1)
 		figures.E2E.Add(a.ttft+a.decode, 1)
 		if a.gaps > 0 {
 			figures.TPOT.Add(a.decode/float64(a.gaps), 1)
 		}
 	}
-	return figures, len(all) > 0 && t.ctx.Err() == nil
+	each := rate / f.units(l.Replicas)
+	return figures, len(all) > 0 && !f.interrupts(each, each*decode/float64(len(all))) && t.ctx.Err() == nil
 }
 
 // tailJobs is how many requests are followed for percentiles: 99th ones are of some hundreds beyond them.
