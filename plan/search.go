@@ -188,12 +188,12 @@ func (h *hunt) gather() *Result {
 type search struct {
 	q        *Request
 	card     *Card
-	splits   []Split // those that are not estimated, the narrowest first
+	splits   []Split // splits that are not estimated yet, the narrowest first
 	bases    []base
 	least    float64      // the least that the closed form says of a deployment that meets the targets
 	open     []*candidate // deployments that may qualify, the likeliest first
 	rows     []*Row
-	dear     []*Row // rows that are over the budget alone
+	dear     []*Row // rows that miss the budget and no target
 	miss     Miss
 	searched int
 	searches int  // how often it was searched again

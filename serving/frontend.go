@@ -18,8 +18,8 @@ type frontend struct {
 	end      unit.Seconds // end of the pass that runs
 	passes   int          // how many passes have begun
 	entering fifo[entering]
-	steps    fifo[delivered] // whose outputs no pass takes apart yet
-	outputs  []output        // of the pass that runs, and of those steps
+	steps    fifo[delivered] // steps whose outputs wait for a pass
+	outputs  []output        // outputs that the pass that runs takes apart, then those that wait for the next one
 	taken    int             // outputs that the pass takes apart
 	ready    []*stream       // streams that have tokens to send
 	sums     bool            // only the times of first and last tokens are asked for

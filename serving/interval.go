@@ -57,7 +57,7 @@ const mostKept = 1 << 13
 // A kept is the first requests of a simulation.
 type kept struct {
 	requests []Request
-	clients  int // of a closed loop; else 0
+	clients  int // clients of a closed loop; 0 in an open one
 }
 
 func (k *kept) add(q *Request) {

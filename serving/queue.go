@@ -56,7 +56,7 @@ type queue struct {
 	late      fifo[late]
 	prefilled fifo[prefilled]
 	fresh     fifo[arrival]
-	left      int // of those that were handed over and of requests
+	left      int // how many handed-over sequences and requests have left the queue
 }
 
 func (w *queue) len() int { return len(w.again) + len(w.late) + len(w.prefilled) + len(w.fresh) }

@@ -25,10 +25,10 @@ type Steadies struct {
 	server          Server
 	prompt, gen     Lengths
 	prices          *prices
-	flow            *flow            // of replicas that prefill and decode
-	prefill, decode *flow            // of replicas that only prefill, and of those that get the cache of every prompt
-	crowds          map[[2]int]tally // of clients of some replicas, both by their number: others only wait
-	events          *int             // that closed loops may still be simulated for; nil where these are not bounded
+	flow            *flow            // the queue of replicas that prefill and decode
+	prefill, decode *flow            // the queues of disaggregated replicas
+	crowds          map[[2]int]tally // closed loops that were simulated, by their clients and replicas
+	events          *int             // the events that closed loops may still take; nil where they are not bounded
 }
 
 // Steadies prepares for steady states with requests of these lengths.

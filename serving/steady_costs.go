@@ -137,8 +137,8 @@ func (f *flow) graphed() float64 {
 	return float64(low + beyond - 1 + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
-// attended finds by how much longer each token of a prompt takes for each token by which the prompt is longer than those of mean attention,
-// as a share: tokens as many as these before it make attention three times as long.
+// attended is the slope of the time of a prompt's token over the prompt's length, as a share of that time. It compares a prompt of the mean
+// length alone with one behind as many tokens: causal attention of the second has three times as many pairs of tokens.
 func (f *flow) attended() float64 {
 	length := f.uncached.length
 	of := func(past float64) float64 {

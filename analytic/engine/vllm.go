@@ -196,20 +196,17 @@ const vllmHostError = 0.5
 // Triton's on Hopper, and for Marlin's on other GPUs. What padding costs in time is known of FlashInfer alone: the times of
 // the others are fitted to widths without it.
 func vllmPadding(g *hardware.GPU) operator.Padding {
-	switch {
-	case dataCentreBlackwell(g) || g.Vendor == amd:
-		return operator.Padding{Hidden: 256, Width: 256}
-	case hopper(g):
+	if hopper(g) {
 		return operator.Padding{Width: 64}
 	}
 	return vllmMarlinPadding(g)
 }
 
-// vllmMarlinPadding is what it rounds to where Marlin runs the experts of all GPUs of NVIDIA but those of FlashInfer's kernels.
+// vllmMarlinPadding is what it rounds to where Marlin, and not Triton, runs the experts on Hopper.
 func vllmMarlinPadding(g *hardware.GPU) operator.Padding {
 	switch {
 	case dataCentreBlackwell(g) || g.Vendor == amd:
-		return vllmPadding(g)
+		return operator.Padding{Hidden: 256, Width: 256}
 	case g.Vendor == nvidia:
 		return operator.Padding{Hidden: 256, Width: 128}
 	}

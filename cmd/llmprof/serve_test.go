@@ -105,7 +105,8 @@ func TestPageLoadWarnings(t *testing.T) {
 	flags := map[string]string{"model": "llama3.1-70b", "gpu": "h200", "weights": "fp8", "rate": "0.45", "prompt-len": "1024",
 		"gen-len": "3000"}
 	answers := pageAnswers(t, page.New(), flags)
-	if said := answers("under").Data.(map[string]any)["warning"]; !sameAsCommand(t, flags, answers) || said == "" {
+	said, _ := answers("under").Data.(map[string]any)["warning"].(string)
+	if !sameAsCommand(t, flags, answers) || said == "" {
 		t.Errorf("the load warns of %q", said)
 	}
 }

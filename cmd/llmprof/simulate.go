@@ -223,7 +223,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
-	d.Workload.Longest = s.longest // of requests that are drawn, which the server refuses one by one
+	d.Workload.Longest = s.longest // The server refuses longer requests one by one.
 	for i := range loads {
 		loads[i].Prompt = loads[i].Prompt.Plus(d.MediaTokens)
 	}
