@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measure one engine with dummy weights: bench.py ENGINE NAME FOLDER OUT SECONDS 'POINTS' [JSON of arguments]
 
-POINTS are batch x prompt pairs ("1x128 8x1024"). OUT/NAME.jsonl gets one line a point, OUT/NAME.log the engine's log.
+POINTS are batch x prompt pairs ("1x128 8x1024"). OUT/NAME.jsonl gets one line a point, OUT/NAME.log the engine's log. With "turns": FOLDER among the
+arguments the engine says by FOLDER/NAME.ready that it has started, and measures once there is FOLDER/NAME.go; SECONDS count from there.
 """
 import json
 import os
@@ -11,7 +12,7 @@ import time
 
 engine, name, folder, out, seconds, points = sys.argv[1:7]
 args = json.loads(sys.argv[7]) if len(sys.argv) > 7 else {}
-gen, temperature = args.pop("gen", 129), args.pop("temperature", 0.0)
+gen, temperature, turns = args.pop("gen", 129), args.pop("temperature", 0.0), args.pop("turns", None)
 begun = time.monotonic()
 points = [tuple(map(int, p.split("x"))) for p in points.split()]
 file = None
@@ -102,6 +103,8 @@ def main():
     e = {"vllm": VLLM, "sglang": SGLang}[engine]()
     read = meter()
     e.run(1, 64, 8)
+    if turns:
+        wait()
     for batch, prompt in points:
         try:
             if not left(4):
@@ -125,6 +128,15 @@ def main():
         except Exception as x:
             write(kind="error", batch=batch, prompt=prompt, error=repr(x)[:600])
     write(kind="end")
+
+
+def wait():
+    """Waits until it is this engine's turn."""
+    global begun
+    open(os.path.join(turns, name + ".ready"), "w").close()
+    while not os.path.exists(os.path.join(turns, name + ".go")):
+        time.sleep(0.1)
+    begun = time.monotonic()
 
 
 def decoding(log, after):

@@ -4,9 +4,14 @@ import json
 import pathlib
 import sys
 
-FULL = {"llama3.1-8b": "LlamaForCausalLM", "qwen3.5-9b": None, "deepseek-v2-lite": "DeepseekV2ForCausalLM"}
-LATENT = {"deepseek-v2-lite": {"n_group": 1, "topk_group": 1, "topk_method": "greedy", "scoring_func": "softmax", "norm_topk_prob": False,
-                               "routed_scaling_factor": 1.0, "rope_theta": 10000, "rms_norm_eps": 1e-6}}
+FULL = {"llama3.1-8b": "LlamaForCausalLM", "qwen3.5-9b": None, "deepseek-v2-lite": "DeepseekV2ForCausalLM", "gpt-oss-20b": "GptOssForCausalLM",
+        "gemma3-12b": "Gemma3ForCausalLM"}
+MORE = {"deepseek-v2-lite": {"n_group": 1, "topk_group": 1, "topk_method": "greedy", "scoring_func": "softmax", "norm_topk_prob": False,
+                               "routed_scaling_factor": 1.0, "rope_theta": 10000, "rms_norm_eps": 1e-6},
+        "gpt-oss-20b": {"head_dim": 64, "rope_theta": 150000, "rms_norm_eps": 1e-5, "swiglu_limit": 7.0, "initial_context_length": 4096,
+                        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                                         "original_max_position_embeddings": 4096}, "eos_token_id": 200002, "pad_token_id": 199999}}
+LAYERS = 12
 TOWER = {"depth": 1, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "out_hidden_size": 0, "patch_size": 16, "spatial_merge_size": 2,
          "temporal_patch_size": 2, "in_channels": 3, "num_position_embeddings": 64, "deepstack_visual_indexes": []}
 
@@ -29,10 +34,12 @@ def main():
     out = {}
     for name, architecture in FULL.items():
         c = configs[name]
-        out[name] = {**c, **LATENT.get(name, {}), "architectures": [architecture], "torch_dtype": "bfloat16"} if architecture else nested(c)
+        out[name] = {**c, **MORE.get(name, {}), "architectures": [architecture], "torch_dtype": "bfloat16"} if architecture else nested(c)
     for name in ("dense", "hybrid", "moe-hybrid", "mla"):
         c = json.load(open(f"experiments/h200-hybrids/models/{name}/config.json"))
-        out[name] = nested(c) if name.endswith("hybrid") else {**c, **(LATENT["deepseek-v2-lite"] if name == "mla" else {})}
+        out[name] = nested(c) if name.endswith("hybrid") else {**c, **(MORE["deepseek-v2-lite"] if name == "mla" else {})}
+    short = out["gpt-oss-20b"]
+    out["gpt-oss"] = {**short, "num_hidden_layers": LAYERS, "layer_types": short["layer_types"][:LAYERS], "vocab_size": 32768, "eos_token_id": 2, "pad_token_id": 1}
     for name, c in out.items():
         (to / name).mkdir(parents=True, exist_ok=True)
         (to / name / "config.json").write_text(json.dumps(c, indent=1))
