@@ -15,7 +15,7 @@ points="1x128 1x1024 8x1024 32x1024 1x8192 8x128 128x512 128x1024"
 share=0.28
 for j in gpt-oss-20b gemma3-12b deepseek-v2-lite; do
   setsid python3 "$here/../h200-pair/bench.py" vllm "$j" "$here/models/$j" "$OUT" 60 "$points" \
-    "{\"gen\": 65, \"turns\": \"$turns\", \"gpu_memory_utilization\": $share, \"max_model_len\": 16384, \"max_num_seqs\": 128, \"additional_config\": {}}" >"$OUT/$j.log" 2>&1 &
+    "{\"gen\": 65, \"turns\": \"$turns\", \"gpu_memory_utilization\": $share, \"max_model_len\": 16384, \"additional_config\": {}}" >"$OUT/$j.log" 2>&1 &
   groups+=($!); sleep 2
 done
 nvidia-smi --query-gpu=name,clocks.max.sm,power.limit,driver_version --format=csv; lscpu | grep -E '^(Model name|CPU\(s\)|BogoMIPS)'
