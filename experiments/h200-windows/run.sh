@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures models with windows and with experts by vLLM 0.33 on one H200: run.sh, after `source env-vllm-0.33`, with $OUT and $LIMIT, the seconds
-# that all may take, and the configurations of ../h200-sglang/models.py in models/. All engines start beside each other, then each measures alone. The
-# biases of routers are zero: those of the dummy weights would have all tokens choose the same experts.
+# that all may take, and the configurations of ../h200-sglang/models.py in models/. All engines start beside each other, then each measures alone. Biases
+# are zero: those of the dummy weights, which are as large as what tells tokens apart, would have all of them choose the same experts.
 begun=$SECONDS; limit=${LIMIT:-480}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export VLLM_WORKER_MULTIPROC_METHOD=spawn
@@ -9,8 +9,8 @@ turns=$(mktemp -d); groups=()
 finish() { for g in "${groups[@]}"; do kill -9 -- "-$g" 2>/dev/null; done; for f in "$OUT"/*.log; do tail -c 60000 "$f" >"$f.t" && mv "$f.t" "$f"; done; echo "done after $((SECONDS - begun)) s"; }
 trap finish EXIT
 loader=$(python3 -c "import importlib.util as u; print(u.find_spec('vllm').submodule_search_locations[0])")/model_executor/model_loader/weight_utils.py
-sed -i 's/for \(.*\)param in model.state_dict().items():/&\n        if "router.bias" in name:\n            param.zero_()\n            continue/' "$loader"
-grep -A4 'state_dict().items()' "$loader"
+sed -i 's/^    if param.device.type == "meta":/    if "bias" in name:\n        param.zero_()\n        return\n&/' "$loader"
+grep -B4 'param.device.type == "meta"' "$loader"
 points="1x128 1x1024 8x1024 32x1024 1x8192 8x128 128x512 128x1024"
 share=0.28
 for j in gpt-oss-20b gemma3-12b deepseek-v2-lite; do
