@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How fast a GPU multiplies the matrices of Llama-3.1-8B's layers by 8192 tokens, by what they hold and by how long it has been busy: products.py OUT
 
-One pass multiplies by the four weights of each of eight layers, after a second of rest. Weights and inputs are normal (of a trained model's size), or
-uniform within 1e-3 as the engines' dummy weights are. OUT gets a row for each pass: library, data, its start after the first in seconds, TFLOP/s.
+The four weights of each of eight layers are multiplied in turn, after a second of rest. Weights and inputs are normal (of a trained model's size), or
+uniform within 1e-3 as the engines' dummy weights are. OUT gets a row for each layer: library, data, its start after the first in seconds, TFLOP/s.
 """
 import csv
 import sys
@@ -23,7 +23,7 @@ def uniform(*shape):
 
 
 def main():
-    flops = 2 * TOKENS * LAYERS * sum(k * n for k, n in SHAPES)
+    flops = 2 * TOKENS * sum(k * n for k, n in SHAPES)
     rows = []
     for name, fill in (("normal", normal), ("dummy", uniform), ("normal", normal), ("dummy", uniform)):
         weights = [[fill(k, n) for k, n in SHAPES] for _ in range(LAYERS)]
@@ -40,10 +40,10 @@ def main():
             for layer in weights:
                 for x, w in zip(inputs, layer):
                     x @ w
-            events.append(torch.cuda.Event(enable_timing=True))
-            events[-1].record()
-            if len(events) > 4:
-                events[-4].synchronize()  # the queue stays short, so that the clock above is the GPU's
+                events.append(torch.cuda.Event(enable_timing=True))
+                events[-1].record()
+            if len(events) > 2 * LAYERS:
+                events[-2 * LAYERS].synchronize()  # the queue stays short, so that the clock above is the GPU's
         torch.cuda.synchronize()
         for a, b in zip(events, events[1:]):
             rows.append((torch.__version__, name, round(events[0].elapsed_time(a) / 1e3, 4), round(flops / a.elapsed_time(b) / 1e9, 1)))
