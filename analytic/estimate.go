@@ -2,7 +2,6 @@ package analytic
 
 import (
 	"fmt"
-	"sync"
 
 	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
@@ -162,7 +161,7 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 
 // Memory is the memory of a workload on each GPU, which takes no walk.
 func (p *Predictor) Memory(w *Workload) operator.Memory {
-	return p.footprint.Memory(w, p.machine.Budget, p.machine.deviceMemory())
+	return p.Footprint.Memory(w, p.machine.Budget)
 }
 
 // Fitting is Predict. An estimate that does not fit in memory has its memory and GPUs alone, which take no work.
@@ -180,10 +179,8 @@ func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, pr
 	if fitting && !e.Memory.Fits() {
 		return e, prefill, decode, nil
 	}
-	r, own := runner{p: p, detail: d, budget: maxSteps, prompt: float64(w.PromptLen)}, beginnings.Get().(*beginning)
-	defer beginnings.Put(own)
-	r.begun = r.begin(w, own)
-	prefill = r.begun.prefill
+	r := runner{p: p, detail: d, budget: maxSteps}
+	r.prefill(&prefill, w)
 	prefill.limited = p.machine.LimitSlope(&prefill.Load)
 	parts := float64(p.Par.MicroBatches)
 	p.limit(&prefill, parts, true)
@@ -201,47 +198,6 @@ func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, pr
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
 	p.assemble(&e, w, &prefill, &decode)
 	return e, prefill, decode, nil
-}
-
-// A beginning is the sum of the steps of a workload's prompts, and its first decode step, which are the same however many tokens are
-// generated.
-type beginning struct{ prefill, first total }
-
-// beginnings keeps beginnings, each of which has some kilobytes.
-var beginnings = sync.Pool{New: func() any { return new(beginning) }}
-
-// A begun is the latest workload of a predictor, with its beginning if it is that of the workload before too.
-type begun struct {
-	of Workload
-	*beginning
-}
-
-// begin is the beginning of a workload, which it prices into own unless it is known.
-func (r *runner) begin(w *Workload, own *beginning) *beginning {
-	p, key := r.p, *w
-	if depends := p.machine.Engine.Profile().FixedCache; depends == nil || !depends(p.Model) {
-		key.GenLen = min(w.GenLen, 2)
-	}
-	latest := p.latest.Load()
-	again := latest != nil && latest.of == key && r.detail == estimate
-	if again && latest.beginning != nil {
-		return latest.beginning
-	}
-	*own = beginning{}
-	r.prefill(&own.prefill, w)
-	if w.GenLen > 1 {
-		first := p.FirstDecode(w)
-		p.step(&own.first, &first, r.detail)
-	}
-	if r.detail == estimate {
-		next := &begun{of: key}
-		if again { // Workloads that differ in all else take no memory.
-			kept := *own
-			next.beginning = &kept
-		}
-		p.latest.Store(next)
-	}
-	return own
 }
 
 // prefill sums the steps of the prompts of a micro-batch.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"llmprof/analytic/energy"
-	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -113,12 +112,6 @@ func (m *Machine) Peaks() *roofline.Peaks { return &m.prices.Peaks }
 
 // Runs is the format that products in f are computed in, and the peak of that format.
 func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.GPU.Runs(f) }
-
-// room is the memory of the GPU.
-func (m *Machine) deviceMemory() operator.DeviceMemory {
-	p := m.Engine.Profile()
-	return operator.DeviceMemory{Capacity: m.GPU.Visible(), Share: m.Utilization, Static: p.Static, OfFree: p.OfFree}
-}
 
 // seconds is the value of a constant that is a time.
 func (m *Machine) seconds(c roofline.Constant) unit.Seconds {

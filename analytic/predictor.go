@@ -3,7 +3,6 @@ package analytic
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 
 	"llmprof/analytic/operator"
 	"llmprof/roofline"
@@ -14,13 +13,11 @@ import (
 // serves several goroutines at once. Through its operator.Rank it has the Model, its
 // split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
-	operator.Rank
-	machine   *Machine
-	price     unit.DollarsPerHour
-	layers    int
-	footprint operator.Footprint
-	caveats   []caveat
-	latest    *atomic.Pointer[begun] // of the latest estimate: those of a sweep often differ in what follows alone
+	operator.Footprint
+	machine *Machine
+	price   unit.DollarsPerHour
+	layers  int
+	caveats []caveat
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
@@ -28,26 +25,27 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
+	m, g, e := c.Machine, c.Machine.GPU, c.Machine.Engine.Profile()
 	scheme := c.Scheme
 	if scheme.State == unit.NoFormat && e.State != nil {
 		scheme.State = e.State(c.Model)
 	}
 	scheme.Conv, scheme.Newest = e.Conv, e.Newest
-	p := &Predictor{Rank: operator.NewRank(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
-		layers: c.Model.NumLayers(), latest: new(atomic.Pointer[begun])}
+	rank := operator.NewRank(c.Model, c.Parallel, scheme, c.Popularity)
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
-		p.Padding = e.Padding(g)
+		rank.Padding = e.Padding(g)
 	}
-	p.Offload, p.HostEmbedding, p.Encoders, p.Settings, p.Early = c.Offload, e.HostEmbedding, c.Encoders, c.Settings, e.Early
-	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), e.Reserve))
-	p.Settings.Longest = cmp.Or(c.Workload.Longest, c.Model.MaxContext)
+	rank.Offload, rank.HostEmbedding, rank.Encoders, rank.Settings, rank.Early = c.Offload, e.HostEmbedding, c.Encoders, c.Settings, e.Early
+	rank.Settings.Longest = cmp.Or(c.Workload.Longest, c.Model.MaxContext)
+	p := &Predictor{Footprint: operator.NewFootprint(&rank, operator.Reserve(rank.Par, g.System(), e.Reserve)), machine: m, price: c.Price,
+		layers: c.Model.NumLayers()}
+	p.Device = operator.DeviceMemory{Capacity: g.Visible(), Share: m.Utilization, Static: e.Static, OfFree: e.OfFree}
 	if e.Allocate != nil {
 		a := e.Allocate(&p.Rank, g)
 		if e.Eager {
 			a.Graphs = 0
 		}
-		p.footprint.Allocate(a, float64(cmp.Or(c.Workload.Budget, c.Machine.Budget)))
+		p.Allocate(a, float64(cmp.Or(c.Workload.Budget, m.Budget)))
 	}
 	p.caveats = p.caveatsOf()
 	return p, nil
@@ -59,7 +57,7 @@ func (p *Predictor) ForPrompts(tokens float64) *Predictor {
 		return p
 	}
 	own := *p
-	own.Encoders, own.latest = slices.Clone(p.Encoders), new(atomic.Pointer[begun])
+	own.Encoders = slices.Clone(p.Encoders)
 	for i := range own.Encoders {
 		own.Encoders[i].Prompt = tokens
 	}

@@ -26,8 +26,6 @@ const maxSteps = 20000
 // is exact if f is linear. Else the run is halved.
 type runner struct {
 	p      *Predictor
-	begun  *beginning // prompts and first decode step, which are priced already
-	prompt float64    // tokens of a prompt
 	detail detail
 	budget int // steps that it may still price
 }
@@ -54,10 +52,6 @@ func (r *runner) segment(all *total, run *operator.Run) {
 // step prices step n of a run, which may lie in the middle of two.
 func (r *runner) step(t *total, run *operator.Run, n float64) {
 	s := run.At(n)
-	if r.begun != nil && n == 0 && s.Decode() && s.Past == r.prompt {
-		*t = r.begun.first
-		return
-	}
 	r.budget--
 	r.p.step(t, &s, r.detail)
 }

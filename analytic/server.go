@@ -2,7 +2,6 @@ package analytic
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"llmprof/analytic/energy"
 	"llmprof/analytic/operator"
@@ -122,7 +121,7 @@ func (p *Predictor) turn(groups []operator.Group, epTokens, parts float64) StepC
 func (p *Predictor) OneBatch() *Predictor {
 	one, par := *p, *p.Par
 	par.MicroBatches = 1
-	one.Par, one.latest = &par, new(atomic.Pointer[begun])
+	one.Par = &par
 	return &one
 }
 
@@ -141,33 +140,6 @@ func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joule
 	c := p.StepCost(groups, 0)
 	return c.Time, c.Energy
 }
-
-// CacheMemory is the memory of one GPU that is left for the KV cache and the state of
-// sequences, where a step has up to the given number of tokens and of sequences.
-func (p *Predictor) CacheMemory(tokens, sequences int) unit.Bytes {
-	return p.footprint.ForCache(p.machine.deviceMemory(), tokens, sequences)
-}
-
-// Start is the capacity of the cache as the engine's log states it at start-up, where a step has up to the given number of tokens and of
-// sequences and no request is longer than longest, and whether it is known.
-func (p *Predictor) Start(tokens, sequences, longest int) (l operator.Log, known bool) {
-	return p.footprint.Start(p.machine.deviceMemory(), tokens, sequences, longest)
-}
-
-// Whole is the tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them.
-func (p *Predictor) Whole() int { return p.footprint.Whole() }
-
-// MostSequences is the most sequences that states have slots for, where the engine keeps them in a pool apart from the KV cache and a
-// step has up to the given number of tokens, and whether there is such a pool.
-func (p *Predictor) MostSequences(tokens int) (most int, pooled bool) {
-	return p.footprint.MostSequences(p.machine.deviceMemory(), tokens)
-}
-
-// Weights is the memory of the weights on one GPU: all of them, and those of the layers.
-func (p *Predictor) Weights() (all, layers unit.Bytes) { return p.footprint.Weights() }
-
-// SequenceBytes is the memory that a sequence of context tokens takes on one GPU.
-func (p *Predictor) SequenceBytes(context float64) unit.Bytes { return p.footprint.Sequence(context) }
 
 // Replica is the number of GPUs of one replica, and the price of each; 0 if no price is known.
 func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {

@@ -12,68 +12,59 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A vllmMemory is how a release of vLLM shares out the memory of a GPU (determine_available_memory of vllm/v1/worker/gpu_worker.py): its
-// share of all memory, less the weights, less what grew outside of PyTorch's allocator since the process has a context and its
-// communicators, less the peak of a step that it profiles, and less CUDA graphs.
-type vllmMemory struct {
-	whole    bool // a step has room for a whole prompt of the longest request
-	held     bool // blocks that PyTorch's allocator keeps for itself count, and communicators
-	dense    bool // the second model runner runs dense models without states
-	all      bool // the second model runner runs all models, and counts its CUDA graphs
-	graphs   bool // CUDA graphs count (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS)
-	worst    bool // the log's tokens are requests of the longest length times that length
-	stays    bool // the kernels of experts keep their buffers (vllm/v1/worker/workspace.py)
-	sorts    bool // PyTorch sorts all scores before top-p (ops/topk_topp_sampler.py)
-	marlin   bool // the wheel has no Triton kernels of experts in MXFP4, so that Marlin runs them on Hopper (quantization/mxfp4.py)
-	counts   bool // what PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py)
-	inFlight bool // windows hold the tokens of all steps in flight at worst (max_in_flight_tokens of vllm/config/vllm.py)
-	aligned  bool // prefixes of hybrids are cached by default (is_prefix_caching_supported of vllm/config/model.py)
-	mamba    bool // steps of prompts write states of Mamba 2 within them (num_prefill_checkpoint_blocks)
-	delta    bool // and FlashInfer's those of gated delta nets
-	swizzle  swizzle
+// A vllmMemory is how a release of vLLM shares out the memory of a GPU, by wheels from 0.4.3 to 0.33 (determine_available_memory of
+// vllm/v1/worker/gpu_worker.py): its share of all memory, less the weights, less what grew outside of PyTorch's allocator since the process
+// has a context and its communicators, less the peak of a step that it profiles, and less CUDA graphs.
+type vllmMemory struct{ version }
 
-	scheduler sized // the limits that the server starts its scheduler with
-}
+// since reports whether the release is 0.minor or a later one.
+func (v vllmMemory) since(minor int) bool { return !v.before(version{0, minor, 0}) }
 
-// vllmMemoryOf is the memory of a release, by wheels from 0.4.3 to 0.33.
-func vllmMemoryOf(v version) vllmMemory {
-	m := vllmMemory{scheduler: vllmSchedulerOf(v), swizzle: swizzle36, whole: v.before(version{0, 5, 4}), held: v.before(version{0, 6, 4})}
-	if v.before(version{0, 15, 0}) {
-		m.swizzle = swizzle35
+// held reports whether blocks count that PyTorch's allocator keeps for itself, and communicators.
+func (v vllmMemory) held() bool { return v.before(version{0, 6, 4}) }
+
+// allRunner2 reports whether the second model runner runs all models, and counts its CUDA graphs.
+func (v vllmMemory) allRunner2() bool { return v.since(29) }
+
+// sorts reports whether PyTorch sorts all scores before top-p (ops/topk_topp_sampler.py).
+func (v vllmMemory) sorts() bool { return v.since(8) && !v.since(17) }
+
+// marlin reports whether the wheel has no Triton kernels of experts in MXFP4, so that Marlin runs them on Hopper (quantization/mxfp4.py).
+func (v vllmMemory) marlin() bool { return !v.since(12) }
+
+// swizzle is the layout of experts in MXFP4, which goes with the release of Triton in the wheel.
+func (v vllmMemory) swizzle() swizzle {
+	switch {
+	case v.since(32):
+		return swizzle38
+	case v.since(15):
+		return swizzle36
 	}
-	since := func(minor int) bool { return !v.before(version{0, minor, 0}) }
-	m.sorts, m.marlin = since(8) && !since(17), !since(12)
-	m.stays, m.graphs, m.worst = since(13), since(21), since(21)
-	m.dense = since(25) // _is_default_v2_model_runner_model of vllm/config/vllm.py
-	m.inFlight, m.counts, m.aligned, m.all = since(26), since(27), since(28), since(29)
-	if m.mamba, m.delta = since(32), since(33); m.mamba {
-		m.swizzle = swizzle38
-	}
-	return m
+	return swizzle35
 }
 
 // vllmAllocation is how a release shares out the memory of a rank.
 func vllmAllocation(v version) func(*operator.Rank, *hardware.GPU) *operator.Allocation {
-	m := vllmMemoryOf(v)
-	return m.allocation
+	return vllmMemory{v}.allocation
 }
 
 // vllmStartsAs makes an engine share out memory as its release does.
 func vllmStartsAs(e *Engine, at version) {
 	e.profile.Allocate = vllmAllocation(at)
-	if vllmMemoryOf(at).marlin {
+	if (vllmMemory{at}).marlin() {
 		e.profile.Padding = vllmMarlinPadding
 	}
 }
 
 // swizzled reports whether experts lie in the layout of OpenAI's Triton kernels.
-func (v *vllmMemory) swizzled(r *operator.Rank, g *hardware.GPU) bool {
-	return !v.marlin && swizzled(r, g)
+func (v vllmMemory) swizzled(r *operator.Rank, g *hardware.GPU) bool {
+	return !v.marlin() && swizzled(r, g)
 }
 
-// runner2 reports whether the second model runner runs a model.
-func (v *vllmMemory) runner2(m *models.Model) bool {
-	return v.all || v.dense && !m.HasExperts() && !scans(m)
+// runner2 reports whether the second model runner runs a model: since 0.25 dense models without states
+// (_is_default_v2_model_runner_model of vllm/config/vllm.py).
+func (v vllmMemory) runner2(m *models.Model) bool {
+	return v.allRunner2() || v.since(25) && !m.HasExperts() && !scans(m)
 }
 
 // What vLLM holds outside of PyTorch's allocator, as start-up logs of 0.19 on H100s say: cuBLAS's workspaces and modules alone, and with
@@ -96,12 +87,12 @@ const vllmGraphMemory, vllmDenseMemory, vllmRunner2Graphs = gib * 0.66, gib * 0.
 
 // graphMemory is what counts for CUDA graphs. The figures are those of graphs of up to 512 tokens; with fewer sequences there are fewer:
 // 0.13 GiB of 5 sizes, and 0.17 of 7 (club-3090#104, #127).
-func (v *vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
+func (v vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
 	all := vllmGraphMemory
 	switch {
-	case !v.graphs:
+	case !v.since(21): // VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS
 		return 0
-	case v.all:
+	case v.allRunner2():
 		all = vllmRunner2Graphs
 	case v.runner2(r.Model):
 		all = vllmDenseMemory
@@ -111,13 +102,13 @@ func (v *vllmMemory) graphMemory(r *operator.Rank) unit.Bytes {
 
 // outside is what a rank holds outside of PyTorch's allocator. Since 0.29 what communicators take is no part of it: two ranks of 0.33 have
 // 0.02 to 0.19 GiB.
-func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
+func (v vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 	b := vllmAlone
 	ranks := max(r.Par.TP, r.Par.ExpertRanks())
 	switch {
-	case v.held && ranks > 1:
+	case v.held() && ranks > 1:
 		b += operator.NCCL
-	case v.all || ranks > 1 && g.Joined() <= 1:
+	case v.allRunner2() || ranks > 1 && g.Joined() <= 1:
 	case ranks == 2:
 		b = vllmPair
 	case ranks > 2:
@@ -130,8 +121,8 @@ func (v *vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 
 // peak is the peak of the profiled step: of the model's pass, or of sampling a token of every sequence, for which the hidden states
 // and their copy stay alive. Vocabularies are not divided by TP, since every rank gathers the scores.
-func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequences float64) unit.Bytes {
-	if v.held {
+func (v vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequences float64) unit.Bytes {
+	if v.held() {
 		return heldByPass(r, g)
 	}
 	pass := operator.NewFootprint(r, 0)
@@ -140,15 +131,15 @@ func (v *vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequen
 		stream := r.Bytes(tokens * float64(r.Model.Hidden))
 		vocab := float64(r.Model.Head.Out)
 		sampling := unit.Bytes(sequences*vocab*each) + stream.Times(2)
-		if !v.sorts && !v.runner2(r.Model) {
+		if !v.sorts() && !v.runner2(r.Model) {
 			sampling += unit.FP32.Bytes(float64(g.SMs) * vocab) // the buffer of the kernel of top-k and top-p (topk_topp_triton.py)
 		}
-		if v.stays && !v.swizzled(r, g) {
+		if v.since(13) && !v.swizzled(r, g) { // Kernels of experts keep their buffers (vllm/v1/worker/workspace.py).
 			sampling += workspaces(r, tokens)
 		}
 		peak := max(pass.Activations(tokens, 0)+stream, sampling, encoding(r, &image, tokens))
 		peak += images(r, max(tokens, float64(image.Tokens)))
-		if v.counts {
+		if v.since(27) { // What PyTorch keeps besides the weights counts (total_consumed of vllm/utils/mem_utils.py).
 			peak += unit.Bytes(sequences * vocab * vllmPenalties)
 		}
 		return peak
@@ -163,12 +154,12 @@ const vllmPenalties = 4 + 1.0/8
 // the first runner their softmax and as many random numbers (vllm/v1/sample/sampler.py, ops/topk_topp_sampler.py;
 // vllm/v1/worker/gpu/sample/sampler.py). Where PyTorch sorts them there are instead the sorted scores with their 64-bit indices, the
 // indices before that, and the second buffers of both that CUB's radix sort writes to.
-func (v *vllmMemory) sampled(m *models.Model) float64 {
+func (v vllmMemory) sampled(m *models.Model) float64 {
 	const scores, index = 2 + 4, 8
 	switch {
 	case v.runner2(m):
 		return scores
-	case v.sorts:
+	case v.sorts():
 		return scores + 2*(4+index) + index
 	}
 	return firstRunnerScores
@@ -230,13 +221,14 @@ func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes 
 }
 
 // allocation is how the release shares out the memory of a rank.
-func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
+func (v vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
+	scheduler := vllmSchedulerOf(v.version)
 	a := &operator.Allocation{Loaded: extraWeights(r), Outside: v.outside(r, g), Graphs: v.graphMemory(r),
-		Sequences: cmp.Or(r.Settings.Sequences, v.scheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
+		Sequences: cmp.Or(r.Settings.Sequences, scheduler.on(g).MaxSeqs), Peak: v.peak(r, g)}
 	if v.swizzled(r, g) {
-		a.Loaded += v.swizzle.more(r)
+		a.Loaded += v.swizzle().more(r)
 	}
-	if v.whole {
+	if v.before(version{0, 5, 4}) { // A step has room for a whole prompt of the longest request.
 		a.Whole = max(r.Settings.Longest, leastWhole)
 	}
 	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.steps(r)*budget) }
@@ -246,10 +238,11 @@ func (v *vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.All
 	return a
 }
 
-// steps is how many steps are in flight: two, and with PP one of each stage and in the second runner another (max_concurrent_batches).
-func (v *vllmMemory) steps(r *operator.Rank) float64 {
+// steps is how many steps are in flight, whose tokens windows hold at worst: two, and with PP one of each stage and in the second runner
+// another (max_concurrent_batches).
+func (v vllmMemory) steps(r *operator.Rank) float64 {
 	switch stages := float64(r.Par.PP); {
-	case !v.inFlight:
+	case !v.since(26): // max_in_flight_tokens of vllm/config/vllm.py
 		return 1
 	case stages == 1:
 		return 2
@@ -260,14 +253,16 @@ func (v *vllmMemory) steps(r *operator.Rank) float64 {
 	}
 }
 
-// beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes).
-func (v *vllmMemory) beside(r *operator.Rank, g *hardware.GPU) float64 {
-	if r.Settings.NoPrefixCache || !v.aligned && !r.Settings.PrefixCache {
+// beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes), as those
+// of hybrids are by default since 0.28 (is_prefix_caching_supported of vllm/config/model.py). Steps of prompts write states of Mamba 2
+// within them since 0.32 (num_prefill_checkpoint_blocks), and FlashInfer's those of gated delta nets since 0.33.
+func (v vllmMemory) beside(r *operator.Rank, g *hardware.GPU) float64 {
+	if r.Settings.NoPrefixCache || !v.since(28) && !r.Settings.PrefixCache {
 		return 0
 	}
 	if r.Model.Any(func(b *models.Block) bool {
-		return b.Scan != nil && (v.mamba && b.Scan.Kind == models.Mamba2 ||
-			v.delta && b.Scan.DeltaPerHead() && (hopper(g) || dataCentreBlackwell(g)))
+		return b.Scan != nil && (v.since(32) && b.Scan.Kind == models.Mamba2 ||
+			v.since(33) && b.Scan.DeltaPerHead() && (hopper(g) || dataCentreBlackwell(g)))
 	}) {
 		return 2
 	}
@@ -277,7 +272,7 @@ func (v *vllmMemory) beside(r *operator.Rank, g *hardware.GPU) float64 {
 // log is the line "GPU KV cache size: N tokens, Maximum concurrency for L tokens per request: X" (update_kv_cache_capacity and
 // _report_kv_cache_config of vllm/v1/core/kv_cache_utils.py). All groups draw their blocks from one pool.
 // A request has so many states besides those of its groups.
-func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest, beside float64) (l operator.Log) {
+func (v vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest, beside float64) (l operator.Log) {
 	if len(groups) == 0 {
 		return l
 	}
@@ -291,7 +286,7 @@ func (v *vllmMemory) log(groups []operator.Pages, cache unit.Bytes, longest, bes
 	}
 	l.Blocks, l.Requests = blocks, blocks/held
 	l.Tokens = math.Floor(l.Requests * longest)
-	if !v.worst {
+	if !v.since(21) { // Since then the log's tokens are requests of the longest length times that length.
 		l.Tokens = math.Floor(blocks/float64(len(groups))) * least
 	}
 	return l

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -185,41 +187,21 @@ func (p *Placement) At(c *analytic.Case) (*Placed, error) {
 
 // ParsePlacement reads a placement, and the number of threads, as options in a line.
 func ParsePlacement(text string) (p Placement, threads int, err error) {
-	words := strings.Fields(text)
-	number := func(to *int) error {
-		if len(words) < 2 {
-			return fmt.Errorf("%s: want a number", words[0])
-		}
-		words = words[1:]
-		*to, err = strconv.Atoi(words[0])
-		return err
+	f := flag.NewFlagSet("placement", flag.ContinueOnError)
+	f.SetOutput(&strings.Builder{})
+	layers := f.Int("ngl", -1, "")
+	f.IntVar(&p.Experts, "n-cpu-moe", 0, "")
+	f.IntVar(&p.Step, "ubatch", 0, "")
+	f.IntVar(&threads, "threads", 0, "")
+	f.BoolVar(&p.Pageable, "mmap", false, "")
+	f.BoolVar(&p.Stays, "no-op-offload", false, "")
+	f.BoolVar(&p.Cache, "no-kv-offload", false, "")
+	f.Func("override-tensor", "", func(s string) error { p.Overrides = append(p.Overrides, s); return nil })
+	if err = f.Parse(strings.Fields(text)); err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("%.40q is no option of a placement", f.Arg(0))
 	}
-	for ; len(words) > 0 && err == nil; words = words[1:] {
-		switch words[0] {
-		case "--ngl":
-			p.Layers = new(int)
-			err = number(p.Layers)
-		case "--n-cpu-moe":
-			err = number(&p.Experts)
-		case "--ubatch":
-			err = number(&p.Step)
-		case "--threads":
-			err = number(&threads)
-		case "--mmap":
-			p.Pageable = true
-		case "--no-op-offload":
-			p.Stays = true
-		case "--no-kv-offload":
-			p.Cache = true
-		case "--override-tensor":
-			if len(words) < 2 {
-				return p, 0, fmt.Errorf("%s: want REGEX=BUFFER", words[0])
-			}
-			words = words[1:]
-			p.Overrides = append(p.Overrides, words[0])
-		default:
-			err = fmt.Errorf("%.40q is no option of a placement", words[0])
-		}
+	if *layers >= 0 {
+		p.Layers = layers
 	}
 	return p, threads, err
 }
@@ -268,60 +250,33 @@ func OwnFit(c *analytic.Case) (*Placed, error) {
 	return fullest(c, Placement{Pageable: true}, fitMargin)
 }
 
-// fullest is the placement that leaves least on the host; nil if neither memory has room for its part.
-func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (*Placed, error) {
-	layers := c.Model.NumLayers()
-	try := func(p Placement) (*Placed, bool, error) {
+// fullest is the placement that leaves least on the host; nil if neither memory has room for its part. A mixture leaves the experts of its
+// first layers there, and where not even those of all layers are enough, whole layers besides.
+func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (best *Placed, failed error) {
+	layers, experts := c.Model.NumLayers(), 0
+	if c.Model.HasExperts() {
+		experts = layers
+	}
+	sort.Search(experts+layers+2, func(n int) bool {
+		p := base
+		if p.Experts = min(n, experts); n > experts {
+			p.Layers = new(experts + layers + 1 - n)
+		}
 		placed, err := p.At(c)
 		if err != nil {
-			return nil, false, err
+			failed = err
+			return true
 		}
-		return placed, placed.onGPU(margin), nil
-	}
-	most := 0
-	if c.Model.HasExperts() {
-		most = layers
-	}
-	base.Experts = most
-	whole, ok, err := try(base)
-	switch {
-	case err != nil:
-		return nil, err
-	case ok: // fewest layers whose experts lie on the host
-		return least(most, whole, func(n int) (*Placed, bool, error) { p := base; p.Experts = n; return try(p) })
-	}
-	none := base
-	none.Layers = new(int)
-	all, ok, err := try(none)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return least(layers+1, all, func(n int) (*Placed, bool, error) {
-		p := base
-		p.Layers = new(layers + 1 - n)
-		return try(p)
+		fits := placed.onGPU(margin)
+		if fits { // Each one that fits leaves less on the host than the one before.
+			best = placed
+		}
+		return fits
 	})
-}
-
-// least is the placement of the least n for which the GPU has room, if the host has room for it; that of the most is known.
-func least(most int, known *Placed, try func(n int) (*Placed, bool, error)) (*Placed, error) {
-	low, high := 0, most
-	for low < high {
-		n := (low + high) / 2
-		p, ok, err := try(n)
-		switch {
-		case err != nil:
-			return nil, err
-		case ok:
-			known, high = p, n
-		default:
-			low = n + 1
-		}
+	if failed != nil || best == nil || !best.inHost() {
+		return nil, failed
 	}
-	if !known.inHost() {
-		return nil, nil
-	}
-	return known, nil
+	return best, nil
 }
 
 // ReadsHost reports whether an engine has --cpu-offload-gb: vLLM by its UVAOffloader (vllm/model_executor/offloader/uva.py), by which

@@ -21,7 +21,6 @@ type fitting struct {
 	name   string
 	rank   operator.Footprint
 	budget int
-	room   operator.DeviceMemory
 }
 
 // fittings draws ranks of models on GPUs.
@@ -63,13 +62,13 @@ func (d *fittings) next(t *testing.T) *fitting {
 		f := &fitting{
 			name: fmt.Sprintf("%s on %s, %s, %s, %+v", m.Name, g.Key, e.Name, s.Name, p),
 			rank: operator.NewFootprint(&r, operator.Reserve(r.Par, g.System(), e.Reserve)),
-			room: operator.DeviceMemory{Capacity: g.Capacity(), Share: 1, Static: e.Static},
 		}
+		f.rank.Device = operator.DeviceMemory{Capacity: g.Capacity(), Share: 1, Static: e.Static}
 		if e.Budget != nil {
 			f.budget = e.Budget(g)
 		}
 		if e.Utilization != nil {
-			f.room.Share = e.Utilization(g.Capacity())
+			f.rank.Device.Share = e.Utilization(g.Capacity())
 		}
 		return f
 	}
@@ -87,7 +86,7 @@ func (d *fittings) workload() operator.Workload {
 }
 
 func (f *fitting) memory(w operator.Workload) operator.Memory {
-	return f.rank.Memory(&w, f.budget, f.room)
+	return f.rank.Memory(&w, f.budget)
 }
 
 // TestMaxBatch holds that a batch fits if it is no larger than the largest one that does, also where it takes the memory to the last byte,
@@ -98,8 +97,8 @@ func TestMaxBatch(t *testing.T) {
 	failures := 0
 	for i := range count {
 		f, w := d.next(t), d.workload()
-		if i%2 == 0 && f.room.Share > 0 {
-			f.room.Capacity = (f.memory(w).Total).Times(1 / f.room.Share) // It is what the batch needs.
+		if i%2 == 0 && f.rank.Device.Share > 0 {
+			f.rank.Device.Capacity = (f.memory(w).Total).Times(1 / f.rank.Device.Share) // It is what the batch needs.
 		}
 		if wrong := f.wrong(d, w); wrong != "" {
 			t.Errorf("%s, %+v: %s", f.name, w, wrong)

@@ -12,7 +12,9 @@ import (
 // A Footprint is the memory of a rank, as far as it is known without a workload. The rank is of the
 // pipeline stage with the most layers.
 type Footprint struct {
-	rank    Rank
+	Rank
+	Device DeviceMemory // memory of its GPU; zero where only what is stored is asked for
+
 	weights unit.Bytes
 	layers  unit.Bytes // weights of the layers
 	reserve unit.Bytes
@@ -42,7 +44,7 @@ func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
 		}
 		ends = max(embedding, head)
 	}
-	f := Footprint{rank: *r, weights: layers.Times(share) + ends + r.drafts(), layers: layers.Times(share), reserve: reserve,
+	f := Footprint{Rank: *r, weights: layers.Times(share) + ends + r.drafts(), layers: layers.Times(share), reserve: reserve,
 		state: r.state().Times(share), caches: r.caches(share)}
 	for _, b := range r.Model.Blocks() {
 		f.widest = max(f.widest, r.blockWidth(b))
@@ -101,9 +103,9 @@ func (f *Footprint) Allocate(a *Allocation, budget float64) {
 // Weights is the memory of all weights, and of those of the layers.
 func (f *Footprint) Weights() (all, layers unit.Bytes) { return f.weights, f.layers }
 
-// Sequence is the memory of a sequence of context tokens: its KV cache and its state. A cache with pages of one kind is counted without
+// SequenceBytes is the memory of a sequence of context tokens: its KV cache and its state. A cache with pages of one kind is counted without
 // rounding, since a scheduler rounds to its own blocks.
-func (f *Footprint) Sequence(context float64) unit.Bytes {
+func (f *Footprint) SequenceBytes(context float64) unit.Bytes {
 	if len(f.caches) == 1 && math.IsInf(f.caches[0].Limit, 1) && f.state == 0 {
 		return f.caches[0].Each.Times(context / f.caches[0].Tokens)
 	}

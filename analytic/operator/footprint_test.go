@@ -20,8 +20,8 @@ func rankOf(t *testing.T, m *models.Model, tp int) operator.Footprint {
 func memoryOf(t *testing.T, m *models.Model, tp int, w operator.Workload) operator.Memory {
 	t.Helper()
 	f := rankOf(t, m, tp)
-	capacity := casetest.GPU(t, "h200").Capacity()
-	return f.Memory(&w, 0, operator.DeviceMemory{Capacity: capacity, Share: 1})
+	f.Device = operator.DeviceMemory{Capacity: casetest.GPU(t, "h200").Capacity(), Share: 1}
+	return f.Memory(&w, 0)
 }
 
 // The weights of a rank, over all ranks, are the model's: split matrices add up to the whole, and only

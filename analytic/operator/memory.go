@@ -65,20 +65,20 @@ type DeviceMemory struct {
 
 // usable is the part of the memory that the engine takes, with what lies beside it: activations, as far as they fit, and the share of
 // the reserve, since the engine takes its part of the memory that is free before it loads weights.
-func (f *Footprint) usable(r DeviceMemory, activations unit.Bytes) unit.Bytes {
-	fixed, part := f.total(0, 0, activations), r.Capacity.Times(r.Share)
-	switch rest := r.Capacity - part; {
-	case r.OfFree:
-		return fixed + (r.Capacity - fixed).Times(r.Share)
-	case r.Static:
-		return part + (f.reserve.Times(float64(rest/r.Capacity)) + min(activations, rest))
+func (f *Footprint) usable(activations unit.Bytes) unit.Bytes {
+	fixed, part := f.total(0, 0, activations), f.Device.Capacity.Times(f.Device.Share)
+	switch rest := f.Device.Capacity - part; {
+	case f.Device.OfFree:
+		return fixed + (f.Device.Capacity - fixed).Times(f.Device.Share)
+	case f.Device.Static:
+		return part + (f.reserve.Times(float64(rest/f.Device.Capacity)) + min(activations, rest))
 	}
 	return part
 }
 
 // left is the free memory, which caches and states may take.
-func (f *Footprint) left(r DeviceMemory, activations unit.Bytes) unit.Bytes {
-	return f.usable(r, activations) - f.total(0, 0, activations)
+func (f *Footprint) left(activations unit.Bytes) unit.Bytes {
+	return f.usable(activations) - f.total(0, 0, activations)
 }
 
 // total is the memory of a batch of sequences, each with so much of the KV cache, beside activations.
@@ -88,23 +88,23 @@ func (f *Footprint) total(batch float64, cached, activations unit.Bytes) unit.By
 
 // Memory is the memory of a workload whose steps have at most budget tokens (0 for no
 // limit), and how much more fits. Without a capacity it says nothing of what fits.
-func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memory) {
+func (f *Footprint) Memory(w *Workload, budget int) (m Memory) {
 	batch, context := float64(w.Batch), f.Cached(float64(w.Context()))
 	prefilling, decoding := f.peaks(w, budget)
 	both := func(batch float64) unit.Bytes { return max(prefilling(batch), decoding(batch)) }
 	m.Weights, m.Reserve = f.weights, f.reserve
 	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), both(batch)
-	m.HostWeights, m.HostKV = f.rank.onHost(float64(w.Context()))
+	m.HostWeights, m.HostKV = f.onHost(float64(w.Context()))
 	m.HostKV = m.HostKV.Times(batch)
 	m.Total = f.total(batch, context, m.Activations)
-	if device.Capacity == 0 {
+	if f.Device.Capacity == 0 {
 		return m
 	}
 	m.Limit, m.batch = f.limit(), w.Batch
-	m.Capacity, m.Usable, m.Share = device.Capacity, f.usable(device, m.Activations), device.Share
-	pool, left := f.alloc.States, f.left(device, m.Activations)
-	if device.Static { // Its pools have their size before a step runs, whatever the step needs.
-		left = f.left(device, 0)
+	m.Capacity, m.Usable, m.Share = f.Device.Capacity, f.usable(m.Activations), f.Device.Share
+	pool, left := f.alloc.States, f.left(m.Activations)
+	if f.Device.Static { // Its pools have their size before a step runs, whatever the step needs.
+		left = f.left(0)
 	}
 	apart := left - pool.cache(left)
 	if pool != nil {
@@ -113,7 +113,7 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 		m.Usable -= apart - m.State // The slots that the batch leaves serve no other purpose.
 	}
 	spare := func(batch float64, cached, activations unit.Bytes) unit.Bytes {
-		return f.usable(device, activations) - f.total(batch, cached, activations) - apart
+		return f.usable(activations) - f.total(batch, cached, activations) - apart
 	}
 	// fit is how many sequences fit, of which no more run than states have slots.
 	fit := func(cached unit.Bytes, activations func(batch float64) unit.Bytes) int {
@@ -143,7 +143,7 @@ func (f *Footprint) Memory(w *Workload, budget int, device DeviceMemory) (m Memo
 
 // limit is the most sequences that run at once by the engine's own limit and by its settings; 0 where there is none.
 func (f *Footprint) limit() int {
-	own, set := f.alloc.Slots, f.rank.Settings.Sequences
+	own, set := f.alloc.Slots, f.Settings.Sequences
 	if own == 0 || set == 0 {
 		return max(own, set)
 	}
@@ -178,24 +178,24 @@ func most(spare func(float64) unit.Bytes) int {
 	return sort.Search(math.MaxInt32, func(n int) bool { return spare(float64(n+1)) < 0 })
 }
 
-// ForCache is the free memory for the KV cache and the state of sequences, where
+// CacheMemory is the free memory for the KV cache and the state of sequences, where
 // a step has up to the given number of tokens and of sequences.
-func (f *Footprint) ForCache(device DeviceMemory, tokens, sequences int) unit.Bytes {
+func (f *Footprint) CacheMemory(tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
 	if peak := f.alloc.Peak; peak != nil { // by the default of sequences, so that more of them never leave less
 		tokens = max(tokens, f.alloc.Whole)
 		activations = peak(float64(tokens), float64(min(f.alloc.Sequences, tokens)))
 	}
-	return f.alloc.States.cache(f.left(device, activations))
+	return f.alloc.States.cache(f.left(activations))
 }
 
 // Start is the capacity of the cache as an engine's log states it at start-up, where a step has up to the given number of tokens and of
 // sequences and no request is longer than longest, and whether it is known.
-func (f *Footprint) Start(device DeviceMemory, tokens, sequences, longest int) (l Log, known bool) {
+func (f *Footprint) Start(tokens, sequences, longest int) (l Log, known bool) {
 	if f.alloc.Log == nil {
 		return l, false
 	}
-	return f.alloc.Log(max(f.ForCache(device, tokens, sequences), 0), float64(longest), float64(tokens)), true
+	return f.alloc.Log(max(f.CacheMemory(tokens, sequences), 0), float64(longest), float64(tokens)), true
 }
 
 // Whole is the tokens that a step has room for at least, of an engine that does not cut prompts; 0 where it cuts them.
@@ -203,21 +203,20 @@ func (f *Footprint) Whole() int { return f.alloc.Whole }
 
 // MostSequences is the most sequences that a pool of states has slots for, where a step has up to the given number of tokens, and whether
 // states have a pool.
-func (f *Footprint) MostSequences(device DeviceMemory, tokens int) (most int, pooled bool) {
+func (f *Footprint) MostSequences(tokens int) (most int, pooled bool) {
 	if f.alloc.States == nil {
 		return 0, false
 	}
-	return f.alloc.States.Running(f.left(device, f.Activations(float64(tokens), float64(tokens)))), true
+	return f.alloc.States.Running(f.left(f.Activations(float64(tokens), float64(tokens)))), true
 }
 
 // Activations is the most that a step of fresh tokens, with the scores of logits positions, has alive at
 // once: the residual stream and its normed copy, and either the widest block's
 // intermediate values or the logits, which sampling wants in FP32.
 func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
-	r := &f.rank
-	values := r.Bytes(fresh * f.widest)
-	scores := unit.FP32.Bytes(logits * float64(r.Model.Head.Out) / float64(r.Par.TP))
-	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores) + f.alloc.Copied
+	values := f.Bytes(fresh * f.widest)
+	scores := unit.FP32.Bytes(logits * float64(f.Model.Head.Out) / float64(f.Par.TP))
+	return f.Bytes(2*fresh*float64(f.Model.Hidden)) + max(values, scores) + f.alloc.Copied
 }
 
 // contextBytes is the memory of the CUDA context once a program has loaded its kernels; 0.3

@@ -92,8 +92,8 @@ func (r *Rank) residence(l *models.Layer) Residence {
 // HostLayers is the number of layers that lie whole in the memory of the host.
 func (r *Rank) HostLayers() (n int) {
 	for i := range r.Model.Layers {
-		if r.Offload != nil && r.Offload.Kinds[i] == WholeLayer {
-			n += r.Model.Layers[i].Count
+		if l := &r.Model.Layers[i]; r.residence(l) == WholeLayer {
+			n += l.Count
 		}
 	}
 	return n
@@ -132,53 +132,53 @@ func (s *Step) setHosted(ops []Op, l *models.Layer) {
 	}
 }
 
+// A lot is matrices of a block that lie together in one memory.
+type lot struct {
+	part   Residence // where they lie on the host
+	scheme *models.Scheme
+	list   []models.Linear
+	tp     int
+	count  float64 // how many times the rank has them
+}
+
+// lots are the matrices of a block that may lie in the memory of the host without all others of their layer: experts, else all of it.
+func (r *Rank) lots(b *models.Block) [2]lot {
+	if e := b.Experts; e != nil {
+		n, tp := float64(e.Count)/float64(r.Par.EP), r.Par.ExpertTP()
+		return [2]lot{{ExpertsIn, r.Scheme, e.In, tp, n}, {ExpertsOut, r.Scheme, e.Out, tp, n}}
+	}
+	part := FeedForward
+	if b.Attention != nil || b.Scan != nil {
+		part = WholeLayer
+	}
+	return [2]lot{{part, r.Dense, b.In, r.Par.TP, 1}, {part, r.Dense, b.Out, r.Par.TP, 1}}
+}
+
 // hostWeights is the memory of a block's matrices that lie on the host.
 func (r *Rank) hostWeights(b *models.Block, at Residence) (sum unit.Bytes) {
 	if at == WholeLayer {
 		return r.blockWeights(b)
 	}
-	if e := b.Experts; e != nil {
-		n := float64(e.Count) / float64(r.Par.EP)
-		if at&ExpertsIn != 0 {
-			sum += r.matrices(r.Scheme, e.In, r.Par.ExpertTP()).Times(n)
+	for _, l := range r.lots(b) {
+		if at&l.part == l.part {
+			sum += r.matrices(l.scheme, l.list, l.tp).Times(l.count)
 		}
-		if at&ExpertsOut != 0 {
-			sum += r.matrices(r.Scheme, e.Out, r.Par.ExpertTP()).Times(n)
-		}
-		return sum
-	}
-	if b.Attention == nil && b.Scan == nil && at&FeedForward != 0 {
-		sum = r.matrices(r.Dense, b.In, r.Par.TP) + r.matrices(r.Dense, b.Out, r.Par.TP)
 	}
 	return sum
 }
 
 // LargestOnHost is the largest matrix in host memory that is copied to the GPU for steps of many tokens; the experts of a layer have one.
 func (r *Rank) LargestOnHost() (most unit.Bytes) {
-	off := r.Offload
-	if off == nil || off.Stays || off.Read {
+	if r.Offload == nil || r.Offload.Stays || r.Offload.Read {
 		return 0
 	}
-	try := func(f *models.Scheme, ls []models.Linear, tp int, n float64) {
-		for i := range ls {
-			most = max(most, f.ShareBytes(r.Model, &ls[i], tp).Times(n))
-		}
-	}
-	for i := range r.Model.Layers {
-		at := off.Kinds[i]
-		for j := range r.Model.Layers[i].Blocks {
-			b := &r.Model.Layers[i].Blocks[j]
-			if e := b.Experts; e != nil {
-				n := float64(e.Count) / float64(r.Par.EP)
-				if at&ExpertsIn != 0 {
-					try(r.Scheme, e.In, r.Par.ExpertTP(), n)
+	for layer, b := range r.Model.Blocks() {
+		at := r.residence(layer)
+		for _, l := range r.lots(b) {
+			for i := range l.list {
+				if at&l.part == l.part {
+					most = max(most, l.scheme.ShareBytes(r.Model, &l.list[i], l.tp).Times(l.count))
 				}
-				if at&ExpertsOut != 0 {
-					try(r.Scheme, e.Out, r.Par.ExpertTP(), n)
-				}
-			} else if at == WholeLayer || b.Attention == nil && b.Scan == nil && at&FeedForward != 0 {
-				try(r.Dense, b.In, r.Par.TP, 1)
-				try(r.Dense, b.Out, r.Par.TP, 1)
 			}
 		}
 	}
@@ -198,26 +198,21 @@ func (r *Rank) onHost(context float64) (weights, cache unit.Bytes) {
 	if r.Offload == nil {
 		return weights, 0
 	}
-	for i := range r.Model.Layers {
-		l := &r.Model.Layers[i]
+	for l, b := range r.Model.Blocks() {
 		n := float64(l.Count)
-		for j := range l.Blocks {
-			b := &l.Blocks[j]
-			weights += r.hostWeights(b, r.Offload.Kinds[i]).Times(n)
-			if !r.CachedOnHost(l) {
-				continue
+		if weights += r.hostWeights(b, r.residence(l)).Times(n); !r.CachedOnHost(l) {
+			continue
+		}
+		if a := b.Attention; a != nil && !a.Shared {
+			kept := context
+			if a.Window > 0 {
+				kept = min(kept, float64(a.Window))
 			}
-			if a := b.Attention; a != nil && !a.Shared {
-				kept := context
-				if a.Window > 0 {
-					kept = min(kept, float64(a.Window))
-				}
-				each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
-				cache += (each.Times(kept) + far.Times(context)).Times(n)
-			}
-			if b.Scan != nil {
-				cache += r.ScanState(b.Scan).Times(n)
-			}
+			each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
+			cache += (each.Times(kept) + far.Times(context)).Times(n)
+		}
+		if b.Scan != nil {
+			cache += r.ScanState(b.Scan).Times(n)
 		}
 	}
 	if r.Offload.Head {

@@ -155,7 +155,7 @@ func Count(m *models.Model, p Parallelism, s models.Scheme, w *Workload) (n Coun
 		n.Decode.addRun(&Run{First: r.FirstDecode(w), Steps: w.GenLen - 1}, micro)
 	}
 	f := NewFootprint(&r, 0)
-	n.Memory = f.Memory(w, 0, DeviceMemory{})
+	n.Memory = f.Memory(w, 0)
 	return n, nil
 }
 
