@@ -1,6 +1,9 @@
 package replay
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -9,8 +12,29 @@ import (
 	"strings"
 )
 
+// A lines gives a parser of CSV one line at a time, so that it is known in which one reading fails, and bounds a record.
+type lines struct {
+	b    *bufio.Reader
+	line int
+	left int // bytes of the record
+}
+
+// Read reads up to the end of a line.
+func (l *lines) Read(p []byte) (int, error) {
+	if _, err := l.b.Peek(1); err != nil || l.left == 0 {
+		return 0, cmp.Or(err, errLong)
+	}
+	part, _ := l.b.Peek(min(len(p), l.b.Buffered(), l.left))
+	if i := bytes.IndexByte(part, '\n'); i >= 0 {
+		part = part[:i+1]
+		l.line++
+	}
+	l.left -= len(part)
+	return l.b.Discard(copy(p, part))
+}
+
 // table reads the records of CSV below a header.
-func (t *Trace) table(from *text) error {
+func (t *Trace) table(from *lines) error {
 	c := csv.NewReader(from)
 	c.FieldsPerRecord, c.ReuseRecord = -1, true
 	cells, line, err := cellsOf(c, from)
@@ -22,11 +46,11 @@ func (t *Trace) table(from *text) error {
 	}
 	header := &record{line: line}
 	for _, key := range cells {
-		if err := header.add(field{strings.Clone(key), plain(key), strings.Clone(key)}); err != nil {
+		if err := header.add(field{key: strings.Clone(key), name: plain(key), value: strings.Clone(key)}); err != nil {
 			return err
 		}
 	}
-	t.form, t.Format = formOf(header.names()), "csv"
+	t.form, t.Format = formOf(header.names(), false), "csv"
 	if i := strings.IndexAny(cells[0], ";\t|"); t.form == nil && len(cells) == 1 && i >= 0 {
 		return header.wrong("its columns are parted by %q: want commas, as in %s", cells[0][i], inCSV)
 	}
@@ -45,18 +69,16 @@ func (t *Trace) table(from *text) error {
 		}
 		for i, cell := range cells {
 			r.fields[i].value = cell
-			r.size += len(cell)
 		}
 		return r, nil
 	})
 }
 
 // cellsOf reads the next line that is not blank.
-func cellsOf(c *csv.Reader, from *text) ([]string, int, error) {
+func cellsOf(c *csv.Reader, from *lines) ([]string, int, error) {
 	for {
-		from.renew()
+		from.left = mostRecord
 		cells, err := c.Read()
-		from.newlines, from.counted = from.newlines[:0], from.counted+len(from.newlines)
 		parse := new(csv.ParseError)
 		switch {
 		case errors.Is(err, io.EOF):
@@ -64,7 +86,7 @@ func cellsOf(c *csv.Reader, from *text) ([]string, int, error) {
 		case errors.As(err, &parse):
 			return nil, 0, fmt.Errorf("line %d: not a line of CSV: %w", parse.Line, parse)
 		case err != nil:
-			return nil, 0, from.broken(err)
+			return nil, 0, broken(from.line, err)
 		}
 		line, _ := c.FieldPos(0)
 		if slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) != "" }) {

@@ -91,10 +91,7 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 }
 
 func (t *Trace) unit(name, why string) {
-	t.Unit, t.times.scale = name, 1
-	if scale, ok := units[name]; ok {
-		t.times.scale = scale
-	}
+	t.Unit = name
 	if why != "" {
 		t.why = append(t.why, "times "+why)
 	}
@@ -105,7 +102,7 @@ func (t *Trace) unit(name, why string) {
 func (t *Trace) decideBlock(some []*record) (known bool, err error) {
 	var prompts, hashes []int
 	for _, r := range some {
-		f, prompt := r.get(hashNames), r.get(t.form.prompt)
+		f, prompt := r.get(hashIDs), r.get(t.form.prompt)
 		var list []json.RawMessage
 		if f == nil || prompt == nil || json.Unmarshal([]byte(f.value), &list) != nil || len(list) == 0 {
 			continue
@@ -168,11 +165,7 @@ func blocks(fitting []int) string {
 	if len(fitting) == 0 {
 		return "no one length"
 	}
-	texts := make([]string, len(fitting))
-	for i, block := range fitting {
-		texts[i] = strconv.Itoa(block)
-	}
-	return strings.Join(texts, " or ") + " tokens"
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(fitting), "[]"), " ", " or ") + " tokens"
 }
 
 // Decided says what a trace is, and by what its unit and its blocks are known.

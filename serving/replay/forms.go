@@ -1,25 +1,32 @@
 package replay
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
 
+// Names are some of which any or all are meant, between blanks.
+type names string
+
+// The fields of a request, the best name of each first.
+type fields struct{ at, prompt, gen names }
+
 // A form is how a tool writes requests. Names are as plain gives them; those of fields within others are joined by points.
 type form struct {
-	name             string     // "" for what no tool is known of
-	what             string     // the file, in words
-	marks            []string   // names that a record has if it is of this form
-	top              [][]string // names of which the object around all records has all of one list, if it is of this form
-	list             string     // where in that object the records are
-	columns          bool       // that object has a list for each field instead
-	at, prompt, gen  []string   // fields, the best first
-	failed           []string   // fields that say that a request failed
-	unit             string     // of times that are numbers; "" where it has to be found
-	block            int        // tokens that a hash is of; 0 where it has to be found
-	ended            bool       // records are written as requests end, so that they have to be sorted
-	arrivals         bool       // it has when requests came, and not how long their answers took
-	lacks, available string     // what no file of this form has, and which of that tool's files has it
+	name             string  // "" for what no tool is known of
+	what             string  // the file, in words
+	marks            names   // all are in a record if it is of this form; where there are none, one for each length and the time is
+	top              []names // of which the object around all records has all of one item, if it is of this form
+	list             string  // where in that object the records are
+	columns          bool    // that object has a list for each field instead
+	fields                   // of a request
+	failed           names   // fields that say that a request failed
+	unit             string  // of times that are numbers; "" where it has to be found
+	block            int     // tokens that a hash is of; 0 where it has to be found
+	ended            bool    // records are written as requests end, so that they have to be sorted
+	arrivals         bool    // it has when requests came, and not how long their answers took
+	lacks, available string  // what no file of this form has, and which of that tool's files has it
 }
 
 const (
@@ -29,78 +36,58 @@ const (
 )
 
 // The forms are tried in this order: those with more marks stand before those with fewer. The one without marks is of
-// files that have all that is needed; those that lack something come after it.
+// files of no known tool that have all that is needed; those that lack something come after it.
 var forms = []form{
-	{name: "llmprof", what: "a result of llmprof measure", top: [][]string{{"serving"}}, list: "serving.records.[]",
-		at: []string{"sents"}, prompt: []string{"prompttokens"}, gen: []string{"generatedtokens"}, failed: []string{"failure"},
-		unit: "s"},
+	{name: "llmprof", what: "a result of llmprof measure", top: []names{"serving"}, list: "serving.records.[]",
+		fields: fields{"sents", "prompttokens", "generatedtokens"}, failed: "failure", unit: "s"},
 	{name: "vllm", what: "the results of a benchmark by vLLM or SGLang",
-		top: [][]string{{"inputlens"}, {"outputlens"}, {"totalinputtokens", "requestthroughput"}}, columns: true,
-		at: []string{"starttimes"}, prompt: []string{"inputlens"}, gen: []string{"outputlens"}, unit: "s",
-		lacks:     "the times and tokens of each request",
+		top: []names{"inputlens", "outputlens", "totalinputtokens requestthroughput"}, columns: true,
+		fields: fields{"starttimes", "inputlens", "outputlens"}, unit: "s", lacks: "the times and tokens of each request",
 		available: "vllm bench serve writes start_times, input_lens and output_lens with --save-result --save-detailed"},
-	{name: "guidellm", what: "a report of GuideLLM", top: [][]string{{"benchmarks"}}, list: "benchmarks.[].requests.successful.[]",
-		at: []string{"requeststarttime", "starttime"}, prompt: []string{"prompttokens"}, gen: []string{"outputtokens"}, unit: "s"},
-	{name: "weka", what: "a trace of agents by Weka", top: [][]string{{"hashidscope", "requests"}}, list: "requests.[]", at: []string{"t"},
-		arrivals: true, prompt: []string{"in"}, gen: []string{"out"}, unit: "s"},
-	{what: "GenAI-Perf's profile_export.json", top: [][]string{{"experiments"}}, lacks: noTokens,
+	{name: "guidellm", what: "a report of GuideLLM", top: []names{"benchmarks"}, list: "benchmarks.[].requests.successful.[]",
+		fields: fields{"requeststarttime starttime", "prompttokens", "outputtokens"}, unit: "s"},
+	{name: "weka", what: "a trace of agents by Weka", top: []names{"hashidscope requests"}, list: "requests.[]",
+		fields: fields{"t", "in", "out"}, arrivals: true, unit: "s"},
+	{what: "GenAI-Perf's profile_export.json", top: []names{"experiments"}, lacks: noTokens,
 		available: "AIPerf, which follows it, has them in its profile_export.jsonl"},
-	{what: "a summary by GenAI-Perf or AIPerf", top: [][]string{{"inputconfig"}}, lacks: noLists,
+	{what: "a summary by GenAI-Perf or AIPerf", top: []names{"inputconfig"}, lacks: noLists,
 		available: "AIPerf has them in its profile_export.jsonl"},
-	{what: "a summary by LLMPerf", top: [][]string{{"resultsnumcompletedrequests"}, {"resultsnumrequestsstarted"}}, lacks: noLists},
-	{what: "a result of genai-bench", top: [][]string{{"aggregatedmetrics"}}, lacks: noTimes},
-	{what: "a report of trtllm-bench", top: [][]string{{"worldinfo", "requestinfo"}}, lacks: noLists},
-	{what: "a Benchmark Report of llm-d", top: [][]string{{"scenario", "results"}, {"scenario", "version"}}, lacks: noLists},
-	{what: "a profiler's trace of kernels", top: [][]string{{"traceevents"}}, lacks: noLists},
-
-	{name: "aiperf", what: "AIPerf's profile_export.jsonl", marks: []string{"metadata.requeststartns"},
-		at:     []string{"metadata.requeststartns"},
-		prompt: []string{"metrics.inputsequencelength.value"}, gen: []string{"metrics.outputsequencelength.value"},
-		failed: []string{"error", "metadata.wascancelled"}, ended: true},
+	{what: "a summary by LLMPerf", top: []names{"resultsnumcompletedrequests", "resultsnumrequestsstarted"}, lacks: noLists},
+	{what: "a result of genai-bench", top: []names{"aggregatedmetrics"}, lacks: noTimes},
+	{what: "a report of trtllm-bench", top: []names{"worldinfo requestinfo"}, lacks: noLists},
+	{what: "a Benchmark Report of llm-d", top: []names{"scenario results", "scenario version"}, lacks: noLists},
+	{what: "a profiler's trace of kernels", top: []names{"traceevents"}, lacks: noLists},
+	{name: "aiperf", what: "AIPerf's profile_export.jsonl", marks: "metadata.requeststartns",
+		fields: fields{"metadata.requeststartns", "metrics.inputsequencelength.value", "metrics.outputsequencelength.value"},
+		failed: "error metadata.wascancelled", ended: true},
+	{name: "inference-perf", what: "the requests of inference-perf", fields: fields{"starttime", "info.inputtokens", "info.outputtokens"},
+		failed: "error", unit: "s", ended: true},
 	{name: "inference-perf", what: "the requests of inference-perf",
-		marks: []string{"starttime", "info.inputtokens", "info.outputtokens"}, at: []string{"starttime"},
-		prompt: []string{"info.inputtokens"}, gen: []string{"info.outputtokens"}, failed: []string{"error"}, unit: "s", ended: true},
-	{name: "inference-perf", what: "the requests of inference-perf", // since 0.7
-		marks: []string{"starttime", "info.requestmetrics.text.inputtokens", "info.responsemetrics.outputtokens"}, at: []string{"starttime"},
-		prompt: []string{"info.requestmetrics.text.inputtokens"}, gen: []string{"info.responsemetrics.outputtokens"},
-		failed: []string{"error"}, unit: "s", ended: true},
-	{name: "records", what: "records of llmprof", marks: []string{"index", "sents"}, at: []string{"sents"},
-		prompt: []string{"prompttokens"}, gen: []string{"generatedtokens"},
-		failed: []string{"failure"}, ended: true},
-	{name: "records", what: "records of llmprof", marks: []string{"index", "arrivals"}, at: []string{"arrivals"},
-		prompt: []string{"prompttokens"}, gen: []string{"generatedtokens"},
+		fields: fields{"starttime", "info.requestmetrics.text.inputtokens", "info.responsemetrics.outputtokens"}, failed: "error", unit: "s",
 		ended: true},
-	{name: "vidur", what: "a trace of Vidur", marks: []string{"arrivedat", "numprefilltokens", "numdecodetokens"},
-		at:       []string{"arrivedat"},
-		arrivals: true, prompt: []string{"numprefilltokens"}, gen: []string{"numdecodetokens"}, unit: "s"},
-	{name: "splitwise", what: "a trace of SplitwiseSim", marks: []string{"arrivaltimestamp", "promptsize", "tokensize"},
-		at:       []string{"arrivaltimestamp"},
-		arrivals: true, prompt: []string{"promptsize"}, gen: []string{"tokensize"}, unit: "s"},
-	{name: "bailian", what: "a trace of Alibaba's Bailian", marks: []string{"chatid", "timestamp", "inputlength", "outputlength"},
-		at:       []string{"timestamp"},
-		arrivals: true, prompt: []string{"inputlength"}, gen: []string{"outputlength"}, unit: "s", block: 16},
-	{name: "mooncake", what: "a trace of Mooncake", marks: []string{"timestamp", "inputlength", "outputlength", "hashids"},
-		at:       []string{"timestamp"},
-		arrivals: true, prompt: []string{"inputlength"}, gen: []string{"outputlength"}, unit: "ms", block: 512},
-	{what: "a trace with Mooncake's names", marks: []string{"timestamp", "inputlength", "outputlength"}, at: []string{"timestamp"},
-		arrivals: true, prompt: []string{"inputlength"}, gen: []string{"outputlength"}},
-	{name: "azure", what: "Azure's trace", marks: []string{"timestamp", "contexttokens", "generatedtokens"}, at: []string{"timestamp"},
-		arrivals: true, prompt: []string{"contexttokens"}, gen: []string{"generatedtokens"}, unit: "s"},
-	{name: "burstgpt", what: "BurstGPT's trace", marks: []string{"timestamp", "requesttokens", "responsetokens"},
-		at:     []string{"timestamp"},
-		prompt: []string{"requesttokens"}, gen: []string{"responsetokens"}, unit: "s"},
-	{name: "servegen", what: "a workload of ServeGen", marks: []string{"requestid", "timestamp", "inputtokens", "outputtokens"},
-		at:       []string{"timestamp"},
-		arrivals: true, prompt: []string{"inputtokens"}, gen: []string{"outputtokens"}, unit: "s"},
-	{at: withUnits(),
-		prompt: []string{"contexttokens", "requesttokens", "inputtokens", "inputlength", "prompttokens", "promptlen", "inputtoks",
-			"prompt", "prompts", "input"},
-		gen: []string{"generatedtokens", "responsetokens", "outputtokens", "outputlength", "completiontokens", "genlen",
-			"outputtoks", "generated", "output"},
-		failed: []string{"failure"}, unit: "s"},
-	{what: "individual responses of LLMPerf", marks: []string{"numberinputtokens", "numberoutputtokens"}, lacks: noTimes},
-	{what: "the result of llama-bench", marks: []string{"buildcommit", "nprompt", "ngen"}, lacks: noLists},
-	{what: "a dataset of trtllm-bench", marks: []string{"taskid", "outputtokens"}, lacks: noTimes},
+	{name: "records", what: "records of llmprof", marks: "index sents", fields: fields{"sents", "prompttokens", "generatedtokens"},
+		failed: "failure", ended: true},
+	{name: "records", what: "records of llmprof", marks: "index arrivals", fields: fields{"arrivals", "prompttokens", "generatedtokens"},
+		ended: true},
+	{name: "vidur", what: "a trace of Vidur", fields: fields{"arrivedat", "numprefilltokens", "numdecodetokens"}, arrivals: true, unit: "s"},
+	{name: "splitwise", what: "a trace of SplitwiseSim", fields: fields{"arrivaltimestamp", "promptsize", "tokensize"}, arrivals: true,
+		unit: "s"},
+	{name: "bailian", what: "a trace of Alibaba's Bailian", marks: "chatid timestamp inputlength outputlength",
+		fields: fields{"timestamp", "inputlength", "outputlength"}, arrivals: true, unit: "s", block: 16},
+	{name: "mooncake", what: "a trace of Mooncake", marks: "timestamp inputlength outputlength hashids",
+		fields: fields{"timestamp", "inputlength", "outputlength"}, arrivals: true, unit: "ms", block: 512},
+	{what: "a trace with Mooncake's names", fields: fields{"timestamp", "inputlength", "outputlength"}, arrivals: true},
+	{name: "azure", what: "Azure's trace", fields: fields{"timestamp", "contexttokens", "generatedtokens"}, arrivals: true, unit: "s"},
+	{name: "burstgpt", what: "BurstGPT's trace", fields: fields{"timestamp", "requesttokens", "responsetokens"}, unit: "s"},
+	{name: "servegen", what: "a workload of ServeGen", marks: "requestid timestamp inputtokens outputtokens",
+		fields: fields{"timestamp", "inputtokens", "outputtokens"}, arrivals: true, unit: "s"},
+	{fields: fields{withUnits(),
+		"contexttokens requesttokens inputtokens inputlength prompttokens promptlen inputtoks prompt prompts input",
+		"generatedtokens responsetokens outputtokens outputlength completiontokens genlen outputtoks generated output"},
+		failed: "failure", unit: "s"},
+	{what: "individual responses of LLMPerf", marks: "numberinputtokens numberoutputtokens", lacks: noTimes},
+	{what: "the result of llama-bench", marks: "buildcommit nprompt ngen", lacks: noLists},
+	{what: "a dataset of trtllm-bench", marks: "taskid outputtokens", lacks: noTimes},
 }
 
 // units are those of times, in seconds.
@@ -109,33 +96,23 @@ var units = map[string]float64{"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 // unitNames are the units in words.
 var unitNames = map[string]string{"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
-// timeNames are those of times in files of no known tool.
-func timeNames() []string {
-	return []string{"timestamp", "time", "arrival", "arrivaltime", "at", "sent"}
-}
-
-// withUnits are names of a time, with and without a unit at their end.
-func withUnits() []string {
-	var all []string
-	for _, name := range timeNames() {
+// withUnits are names of times in files of no known tool, with and without a unit at their end.
+func withUnits() (all names) {
+	for _, name := range []string{"timestamp", "time", "arrival", "arrivaltime", "at", "sent"} {
 		for _, end := range []string{"", "s", "ms", "us", "ns"} {
-			all = append(all, name+end)
+			all += names(" " + name + end)
 		}
 	}
-	return all
+	return all[1:]
 }
+
+// ending is the unit in which a name ends, as time_s or timeMs. A name as times may be a plural.
+var ending = regexp.MustCompile(`(?i)(?:_(s|ms|us|ns)|^(?:timestamp|time|arrival[-_ ]?time|arrival|at|sent)[- ]?(ms|us|ns))$`)
 
 // stated is the unit that a field's name ends in, "" for none.
 func stated(key string) string {
-	for _, unit := range []string{"s", "ms", "us", "ns"} {
-		if strings.HasSuffix(strings.ToLower(key), "_"+unit) {
-			return unit
-		}
-	}
-	for _, name := range timeNames() { // as timeMs
-		if end, ok := strings.CutPrefix(plain(key), name); ok && unitNames[end] != "" && end != "s" {
-			return end
-		}
+	if m := ending.FindStringSubmatch(key); m != nil {
+		return strings.ToLower(m[1] + m[2])
 	}
 	return ""
 }
@@ -145,38 +122,34 @@ var separators = strings.NewReplacer("_", "", " ", "", "-", "", "\ufeff", "")
 // plain is a name without case, spaces, underscores and hyphens.
 func plain(name string) string { return separators.Replace(strings.ToLower(name)) }
 
-// around is the form of an object of these names that has many requests in it; nil if there is none.
-func around(names []string) *form {
-	for i := range forms {
-		for _, all := range forms[i].top {
-			if hasAll(names, all) {
-				return &forms[i]
-			}
+// formOf is the form of a record with these fields, or of an object around all records; nil if it is none of them.
+func formOf(record []string, around bool) *form {
+	i := slices.IndexFunc(forms, func(f form) bool {
+		switch {
+		case around:
+			return slices.ContainsFunc(f.top, func(n names) bool { return n.all(record) })
+		case f.top != nil:
+			return false
+		case f.marks != "":
+			return f.marks.all(record)
 		}
+		return f.at.any(record) && f.prompt.any(record) && f.gen.any(record)
+	})
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-// formOf is the form of a record; nil if it is none of them.
-func formOf(names []string) *form {
-	for i := range forms {
-		f := &forms[i]
-		if f.top == nil && hasAll(names, f.marks) && (f.marks != nil || hasOne(names, f.at) && hasOne(names, f.prompt) && hasOne(names, f.gen)) {
-			return f
-		}
-	}
-	return nil
+	return &forms[i]
 }
 
 // general is the form of files of no known tool.
 func general() *form {
-	return &forms[slices.IndexFunc(forms, func(f form) bool { return f.top == nil && f.marks == nil })]
+	return &forms[slices.IndexFunc(forms, func(f form) bool { return f.what == "" })]
 }
 
-func hasOne(names, some []string) bool {
-	return slices.ContainsFunc(some, func(name string) bool { return slices.Contains(names, name) })
+func (n names) any(of []string) bool {
+	return slices.ContainsFunc(of, func(name string) bool { return slices.Contains(strings.Fields(string(n)), name) })
 }
 
-func hasAll(names, all []string) bool {
-	return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(names, name) })
+func (n names) all(of []string) bool {
+	return !slices.ContainsFunc(strings.Fields(string(n)), func(name string) bool { return !slices.Contains(of, name) })
 }

@@ -17,11 +17,13 @@ import (
 type record struct {
 	line   int
 	fields []field
-	size   int // bytes, about
 }
 
-// A field has its key as the file has it, the key's plain name, and its value without quotes.
-type field struct{ key, name, value string }
+// A field has its key as the file has it, the key's plain name, and its value without quotes, which begins in a line of JSON.
+type field struct {
+	key, name, value string
+	line             int
+}
 
 // mostFields bounds a record's fields: each is compared with all others.
 const mostFields = 1024
@@ -35,7 +37,6 @@ func (r *record) add(f field) error {
 		return r.wrong("it has more than %d fields", mostFields)
 	}
 	r.fields = append(r.fields, f)
-	r.size += len(f.key) + len(f.value)
 	return nil
 }
 
@@ -44,8 +45,8 @@ func (r *record) find(name string) int {
 }
 
 // get is the first field that there is of some names; nil if there is none.
-func (r *record) get(names []string) *field {
-	for _, name := range names {
+func (r *record) get(some names) *field {
+	for name := range strings.SplitSeq(string(some), " ") {
 		if i := r.find(name); i >= 0 {
 			return &r.fields[i]
 		}
@@ -76,10 +77,12 @@ func (r *record) wrong(format string, args ...any) error {
 	return fmt.Errorf("line %d: %s:\n%s", r.line, fmt.Sprintf(format, args...), fileerror.Excerpt(b.String(), 1, b.Len()))
 }
 
-// row reads a record of a form, whose times are in the unit that was decided.
+const hashIDs names = "hashids"
+
+// row reads a record of a form, whose times are in the unit that was decided. That of a request that failed has no generated tokens.
 func (t *Trace) row(r *record) (w row, err error) {
 	if f := r.get(t.form.failed); f != nil && !slices.Contains([]string{"", "null", "false"}, f.value) {
-		return w, errSkip
+		return row{prompt: 1}, nil
 	}
 	at, prompt, gen := r.get(t.form.at), r.get(t.form.prompt), r.get(t.form.gen)
 	if at == nil || prompt == nil || gen == nil {
@@ -93,16 +96,14 @@ func (t *Trace) row(r *record) (w row, err error) {
 	if err == nil {
 		w.gen, err = tokens(gen.key, gen.value)
 	}
-	if h := r.get(hashNames); err == nil && h != nil && h.value != "null" && json.Unmarshal([]byte(h.value), &w.hashes) != nil {
+	if h := r.get(hashIDs); err == nil && h != nil && h.value != "null" && json.Unmarshal([]byte(h.value), &w.hashes) != nil {
 		err = errors.New("hash_ids are no list of whole numbers")
 	}
 	if err != nil {
-		return w, r.wrong("%v", err)
+		err = r.wrong("%v", err)
 	}
-	return w, w.possible()
+	return w, err
 }
-
-var hashNames = []string{"hashids"}
 
 // missing names what a record has not, and says what is wanted, by an example.
 func (f *form) missing(r *record, example string) string {
@@ -110,13 +111,13 @@ func (f *form) missing(r *record, example string) string {
 	as := ": want time, prompt and generated, as in " + example
 	for _, x := range []struct {
 		what  string
-		names []string
+		names names
 	}{{"time", f.at}, {"prompt tokens", f.prompt}, {"generated tokens", f.gen}} {
 		if r.get(x.names) != nil {
 			continue
 		}
 		if none = append(none, x.what); f.what != "" {
-			as = fmt.Sprintf(": %s has %s in each", f.what, x.names[0])
+			as = fmt.Sprintf(": %s has %s in each", f.what, strings.Fields(string(x.names))[0])
 		}
 	}
 	return strings.Join(none, ", ") + as
@@ -158,7 +159,7 @@ func (t *Trace) moment(key, text string) (float64, error) {
 	if t.times.kind == "" {
 		t.times.kind, t.times.key = kind, key
 	}
-	switch seconds := v * t.times.scale; {
+	switch seconds := v * units[t.Unit]; {
 	case kind != t.times.kind:
 		return 0, fmt.Errorf("%.60s: %.40q is %s, and the times before it are each %s: write all of them in one way", key, text, kind,
 			t.times.kind)
@@ -167,7 +168,7 @@ func (t *Trace) moment(key, text string) (float64, error) {
 	case kind != number:
 		return v, nil
 	case !(math.Abs(seconds) < mostMoment):
-		return 0, fmt.Errorf("%.60s: %.40q is no time in %s%s", key, text, unitOf(t.times.scale), since1970(v))
+		return 0, fmt.Errorf("%.60s: %.40q is no time in %s%s", key, text, unitNames[t.Unit], since1970(v))
 	case t.times.whole && v != math.Trunc(v):
 		return 0, fmt.Errorf("%.60s: %.40q is a fraction, and the times before it are whole milliseconds, as in %s: give all of them in one "+
 			"unit", key, text, t.form.what)
@@ -185,15 +186,6 @@ func since1970(v float64) string {
 	for _, unit := range []string{"ms", "us", "ns"} {
 		if seconds := v * units[unit]; seconds > from && seconds < to {
 			return fmt.Sprintf(", and may be one in %s since 1970", unitNames[unit])
-		}
-	}
-	return ""
-}
-
-func unitOf(scale float64) string {
-	for unit, s := range units {
-		if s == scale {
-			return unitNames[unit]
 		}
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"llmprof/internal/input"
 	"llmprof/serving"
@@ -46,15 +47,14 @@ type Trace struct {
 
 // times are how those of a trace are written.
 type times struct {
-	scale float64 // seconds of their unit
-	whole bool    // they are whole numbers of it
-	kind  string  // "" before the first
-	key   string  // of the first
+	whole bool   // they are whole numbers of it
+	kind  string // "" before the first
+	key   string // of the first
 }
 
 // A sorted is requests that are sorted by time, of the results of one benchmark or of several.
 type sorted struct {
-	rows  []sortedRow
+	rows  []row
 	runs  int
 	ended float64 // when the last of them did
 }
@@ -69,48 +69,22 @@ type played struct {
 
 // A row is one request as it was recorded.
 type row struct {
-	at     float64
-	prompt int
-	gen    int
-	hashes []uint64
-	line   int // 0 of those that are sorted
+	at          float64
+	hashes      []uint64
+	line        int
+	prompt, gen int
 }
 
-// These mark requests that are left out: one that failed when it was recorded, and one of those that has no prompt.
-var (
-	errSkip  = errors.New("no tokens were generated")
-	errEmpty = fmt.Errorf("no prompt, so that %w", errSkip)
-)
-
-// possible is why a request is left out.
-func (w *row) possible() error {
-	switch {
-	case w.prompt < 1:
-		return errEmpty
-	case w.gen < 1:
-		return errSkip
-	}
-	return nil
-}
-
-// where is the request in an error, with its line where that is known.
-func (t *Trace) where(w *row, n int) string {
-	if w.line == 0 {
-		return fmt.Sprintf("request %d", n)
-	}
-	return fmt.Sprintf("line %d: request %d", w.line, n)
-}
-
-// skips counts a request that is left out, and reports whether it is.
-func (t *Trace) skips(why error) bool {
-	if errors.Is(why, errEmpty) {
+// skips counts a request that is left out, and reports whether it is: one that failed or generated nothing, or has no prompt.
+func (t *Trace) skips(w *row) bool {
+	if w.prompt < 1 {
 		t.empty++
 	}
-	if errors.Is(why, errSkip) {
+	left := w.prompt < 1 || w.gen < 1
+	if left {
 		t.Skipped++
-		return true
 	}
-	return false
+	return left
 }
 
 // none says why a trace has no request that can be replayed.
@@ -120,8 +94,6 @@ func (t *Trace) none() error {
 	}
 	return errors.New("the trace has no request that generated anything")
 }
-
-func bufferOf(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, mostRecord) }
 
 // Read recognises a trace by how it begins. It may be compressed by gzip.
 func Read(r io.Reader, o Options) (*Trace, error) {
@@ -140,7 +112,7 @@ func Read(r io.Reader, o Options) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := bufferOf(r)
+	b := bufio.NewReaderSize(r, mostRecord)
 	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
 		_, _ = b.Discard(3)
 	}
@@ -156,21 +128,21 @@ func Read(r io.Reader, o Options) (*Trace, error) {
 	case len(trimmed) == 0 && errors.Is(err, io.EOF):
 		return nil, errors.New("the trace has nothing but blank lines")
 	}
-	t := &Trace{options: o, times: times{scale: 1}}
-	if err := t.open(&text{b: b}, trimmed); err != nil {
+	t := &Trace{options: o}
+	if err := t.open(b, trimmed); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
 // open begins with a trace whose first bytes are known.
-func (t *Trace) open(from *text, head []byte) error {
+func (t *Trace) open(b *bufio.Reader, head []byte) error {
 	if len(head) == 0 || head[0] != '{' && head[0] != '[' {
-		return t.table(from)
+		return t.table(&lines{b: b, line: 1})
 	}
-	d := newDocument(from)
-	if t.form = around(topNames(head)); t.form == nil {
-		return t.begin(d.next)
+	v := values{b: b, line: 1}
+	if t.form = formOf(topNames(head), true); t.form == nil {
+		return t.begin((&document{values: v}).next)
 	}
 	t.Format = t.form.name
 	if !t.form.columns && t.form.lacks != "" {
@@ -179,7 +151,7 @@ func (t *Trace) open(from *text, head []byte) error {
 	if err := t.decide(nil); err != nil {
 		return err
 	}
-	return t.results(d)
+	return t.inOrder(t.results(&v))
 }
 
 // Arrivals names a trace that has when requests came, and not how long their answers took; "" for any other file.
@@ -193,38 +165,29 @@ func Arrivals(r io.Reader) string {
 
 // refused says what a file lacks that is of a known form.
 func (f *form) refused() error {
-	more := ""
-	if f.available != "" {
-		more = ": " + f.available
-	}
-	return fmt.Errorf("this is %s, which lacks %s%s", f.what, f.lacks, more)
+	return errors.New(strings.TrimSuffix(fmt.Sprintf("this is %s, which lacks %s: %s", f.what, f.lacks, f.available), ": "))
 }
 
-// How many records are looked at to learn what they are.
-const (
-	firstRecords = 256
-	firstBytes   = 4 << 20
-)
+// firstRecords is how many records are looked at to learn what they are.
+const firstRecords = 256
 
 // begin looks at the first records of a trace.
 func (t *Trace) begin(next func() (*record, error)) error {
 	var some []*record
 	var end error
-	for size := 0; end == nil && len(some) < firstRecords && size < firstBytes; {
+	for end == nil && len(some) < firstRecords {
 		var r *record
 		if r, end = next(); end == nil {
 			some = append(some, r)
-			size += r.size
 		}
 	}
-	if len(some) == 0 {
-		if errors.Is(end, io.EOF) {
-			return errors.New("the trace has no requests")
-		}
+	switch {
+	case len(some) == 0 && errors.Is(end, io.EOF):
+		return errors.New("the trace has no requests")
+	case len(some) == 0:
 		return end
-	}
-	if t.form == nil {
-		if t.form = formOf(some[0].names()); t.form == nil {
+	case t.form == nil:
+		if t.form = formOf(some[0].names(), false); t.form == nil {
 			return some[0].wrong("no field for %s", general().missing(some[0], inJSON))
 		}
 		t.Format = "jsonl"
@@ -236,11 +199,10 @@ func (t *Trace) begin(next func() (*record, error)) error {
 	if err := t.decide(some); err != nil {
 		return err
 	}
-	pull := func() (*record, error) {
+	pull := func() (r *record, err error) {
 		switch {
 		case len(some) > 0:
-			r := some[0]
-			some = some[1:]
+			r, some = some[0], some[1:]
 			return r, nil
 		case end != nil:
 			return nil, end
@@ -248,12 +210,12 @@ func (t *Trace) begin(next func() (*record, error)) error {
 		return next()
 	}
 	if t.form.ended {
-		return t.all(pull)
+		return t.inOrder(t.all(pull))
 	}
-	t.next = func() (row, error) {
+	t.next = func() (w row, err error) {
 		r, err := pull()
 		if err != nil {
-			return row{}, err
+			return w, err
 		}
 		return t.row(r)
 	}
@@ -265,18 +227,11 @@ const mostSorted = 1 << 24
 
 var errMany = fmt.Errorf("more than %d requests: they are sorted by time, and no more are kept", mostSorted)
 
-// A sortedRow is a request of those that are sorted, which have no hashes.
-type sortedRow struct {
-	at          float64
-	prompt, gen int32
-}
-
 // all reads a trace that was written as requests ended.
-func (t *Trace) all(pull func() (*record, error)) error {
+func (t *Trace) all(next func() (*record, error)) error {
 	for {
-		r, err := pull()
+		r, err := next()
 		if errors.Is(err, io.EOF) {
-			t.inOrder()
 			return nil
 		}
 		if err == nil {
@@ -291,37 +246,35 @@ func (t *Trace) all(pull func() (*record, error)) error {
 // gather takes a record of those that are sorted.
 func (t *Trace) gather(r *record) error {
 	w, err := t.row(r)
-	if t.skips(err) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
 	return t.keep(w)
 }
 
+// keep takes a request of those that are sorted.
 func (t *Trace) keep(w row) error {
 	switch {
-	case t.skips(w.possible()):
-		return nil
+	case t.skips(&w):
 	case len(t.sorted.rows) == mostSorted:
 		return errMany
+	default:
+		t.sorted.rows = append(t.sorted.rows, w)
 	}
-	t.sorted.rows = append(t.sorted.rows, sortedRow{w.at, int32(w.prompt), int32(w.gen)})
 	return nil
 }
 
-// inOrder yields requests in the order of their arrival.
-func (t *Trace) inOrder() {
-	slices.SortStableFunc(t.sorted.rows, func(a, b sortedRow) int { return cmp.Compare(a.at, b.at) })
-	t.next = func() (row, error) {
+// inOrder yields requests in the order of their arrival, if there was no error in reading them.
+func (t *Trace) inOrder(err error) error {
+	slices.SortStableFunc(t.sorted.rows, func(a, b row) int { return cmp.Compare(a.at, b.at) })
+	t.next = func() (w row, err error) {
 		if len(t.sorted.rows) == 0 {
-			return row{}, io.EOF
+			return w, io.EOF
 		}
-		w := t.sorted.rows[0]
-		t.sorted.rows = t.sorted.rows[1:]
-		return row{at: w.at, prompt: int(w.prompt), gen: int(w.gen)}, nil
+		w, t.sorted.rows = t.sorted.rows[0], t.sorted.rows[1:]
+		return w, nil
 	}
+	return err
 }
 
 // Next is the next request of the trace.
@@ -329,8 +282,6 @@ func (t *Trace) Next() (serving.Request, bool) {
 	for t.err == nil && (t.options.Requests == 0 || t.sent < t.options.Requests) {
 		w, err := t.next()
 		switch {
-		case t.skips(err):
-			continue
 		case errors.Is(err, io.EOF):
 			if t.sent == 0 {
 				t.err = t.none()
@@ -339,19 +290,22 @@ func (t *Trace) Next() (serving.Request, bool) {
 		case err != nil:
 			t.err = err
 			return serving.Request{}, false
+		case t.skips(&w):
+			continue
 		}
 		if t.sent == 0 {
 			t.first, t.last = w.at, w.at
 		}
 		if w.at < t.last {
-			t.err = fmt.Errorf("%s came %.4g s before the one ahead of it: sort the trace by time", t.where(&w, t.sent+t.Skipped+1), t.last-w.at)
+			t.err = fmt.Errorf("line %d: request %d came %.4g s before the one ahead of it: sort the trace by time", w.line, t.sent+t.Skipped+1,
+				t.last-w.at)
 			return serving.Request{}, false
 		}
 		t.last = w.at
 		t.sent++
 		at := (w.at - t.first) / t.options.Speed
 		if at > mostSeconds {
-			t.err = fmt.Errorf("%s comes %.4g s after the first: at most %g s are replayed", t.where(&w, t.sent+t.Skipped), at,
+			t.err = fmt.Errorf("line %d: request %d comes %.4g s after the first: at most %g s are replayed", w.line, t.sent+t.Skipped, at,
 				float64(mostSeconds))
 			return serving.Request{}, false
 		}
