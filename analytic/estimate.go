@@ -208,7 +208,7 @@ func (r *runner) prefill(all *total, w *Workload) {
 		}
 	}
 	request := r.p.requestTime()
-	all.waitsForHost(&request, &all.slopes)
+	all.waitsForHost(request, &all.slopes)
 	all.exposed += request.sum()
 }
 
@@ -282,7 +282,4 @@ func phase(t *total, share float64) Phase {
 
 // RequestTime is the time that the first token of a request takes besides the steps of its
 // prompt: the request's way to the engine, and the token's way back.
-func (p *Predictor) RequestTime() unit.Seconds {
-	request := p.requestTime()
-	return request.sum()
-}
+func (p *Predictor) RequestTime() unit.Seconds { return p.requestTime().sum() }

@@ -90,6 +90,6 @@ func (p *Predictor) Spreads(w *Workload) (prefill, decode float64) {
 
 // UnmeasuredFormat is how far kernels of a class may be off whose number format was not measured.
 func UnmeasuredFormat(c roofline.Class) (low, high float64) {
-	e := unmeasuredFormat[kindOf(c)]
+	e := unmeasuredFormat(c)
 	return e.low, e.high
 }

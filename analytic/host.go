@@ -12,10 +12,7 @@ var hostConstants = [...]roofline.Constant{
 }
 
 // A hostTime is time of the host, by the constants that it is made of.
-type hostTime struct {
-	terms [4]hostTerm
-	n     int
-}
+type hostTime []hostTerm
 
 // A hostTerm is the time of the host that one constant gives.
 type hostTerm struct {
@@ -25,21 +22,20 @@ type hostTerm struct {
 
 // add adds a constant so many times.
 func (h *hostTime) add(m *Machine, by roofline.Constant, times float64) {
-	h.terms[h.n] = hostTerm{by, m.seconds(by).Times(times)}
-	h.n++
+	*h = append(*h, hostTerm{by, m.seconds(by).Times(times)})
 }
 
 // sum is the time.
-func (h *hostTime) sum() (t unit.Seconds) {
-	for _, x := range h.terms[:h.n] {
+func (h hostTime) sum() (t unit.Seconds) {
+	for _, x := range h {
 		t += x.time
 	}
 	return t
 }
 
 // slopes adds the derivatives of the time by its constants.
-func (h *hostTime) slopes(s *roofline.Slopes) {
-	for _, x := range h.terms[:h.n] {
+func (h hostTime) slopes(s *roofline.Slopes) {
+	for _, x := range h {
 		s.By[x.by] += x.time
 	}
 }
@@ -64,7 +60,7 @@ func (p *Predictor) launch(stage *timing, slopes *roofline.Slopes, s *operator.S
 	if !s.Decode() || !m.Engine.Profile().Graph {
 		var later hostTime
 		later.add(m, roofline.StreamNode, stage.launches)
-		stage.waitsForHost(&later, slopes)
+		stage.waitsForHost(later, slopes)
 	}
 }
 
@@ -87,7 +83,7 @@ func (p *Predictor) host(t *timing, s *operator.Step) (h hostTime) {
 		async()
 	case s.Decode() && !e.Blocking:
 		if eager(); h.sum() < m.seconds(roofline.HostAsync) {
-			h = hostTime{}
+			h = nil
 			async()
 		}
 	case e.Ahead:
@@ -130,7 +126,7 @@ func (p *Predictor) requestTime() (h hostTime) {
 }
 
 // waitsForHost adds time of the host that the GPU does not hide.
-func (t *timing) waitsForHost(host *hostTime, slopes *roofline.Slopes) {
+func (t *timing) waitsForHost(host hostTime, slopes *roofline.Slopes) {
 	time := host.sum()
 	t.Expected += time
 	t.bound[roofline.ByLaunch] += time

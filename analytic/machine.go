@@ -22,8 +22,7 @@ type Machine struct {
 	prices *roofline.Machine
 	cap    energy.Cap
 	energy.Power
-	basis    basis
-	ofFormat [numKinds]ends // how far kernels are off whose number format was not measured, that of the board included
+	basis basis
 }
 
 // NewMachine prepares a GPU for estimates.
@@ -47,9 +46,6 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 	}
 	if budget := e.Profile().Budget; budget != nil {
 		m.Budget = budget(g)
-	}
-	for i, off := range unmeasuredFormat {
-		m.ofFormat[i] = off.add(ends{c.Board, c.Board})
 	}
 	m.Power = energy.PowerOf(g, &m.Cal, m.prices)
 	if set := (energy.Cap{Limit: g.PowerLimit, Clock: g.ClockLimit}); set != (energy.Cap{}) {

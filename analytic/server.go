@@ -65,7 +65,7 @@ func (p *Predictor) cost(groups []operator.Group, epTokens float64) (c StepCost)
 		c.Stage = max(c.Stage, t.stage[i].Expected)
 	}
 	if request := p.requestTime(); request.sum() > 0 && !s.Decode() {
-		alone.waitsForHost(&request, nil)
+		alone.waitsForHost(request, nil)
 		alone.slow(p.machine)
 		c.Headroom = Headroom{t.throttled - alone.throttled, c.Energy - p.drawn(&alone) + p.idle(request.sum())}
 	}

@@ -168,9 +168,9 @@ func (w *walk) host(t *total, s *operator.Step) {
 		for i := range t.stage[:t.numStages] {
 			p.launch(&t.stage[i], nil, s)
 		}
-		t.stage[len(t.stage)-1].waitsForHost(&after, nil)
+		t.stage[len(t.stage)-1].waitsForHost(after, nil)
 	}
-	t.waitsForHost(&after, slopes)
+	t.waitsForHost(after, slopes)
 }
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no less than

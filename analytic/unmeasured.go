@@ -25,7 +25,18 @@ func (e ends) add(other ends) ends {
 // constants of kernels in 16 bits price them, or those of a related class. The figures are the 5th and the 95th percentile of the errors
 // that each section of analytic/engine/operators.csv has where it is left out (TestLeftOutTables): 1,218 GEMMs, 444
 // attentions and 2,324 grouped GEMMs of vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3 on nine GPUs.
-var unmeasuredFormat = [numKinds]ends{gemms: {0.11, 0.54}, attentions: {0.23, 0.40}, experts: {0.11, 1.7}}
+func unmeasuredFormat(c roofline.Class) ends {
+	switch c {
+	case roofline.GEMM, roofline.SkinnyGEMM, roofline.WGMMAGEMM, roofline.VectorGEMM:
+		return ends{0.11, 0.54}
+	case roofline.AttentionPrefill, roofline.AttentionDecode, roofline.AttentionMMA, roofline.LatentPrefill, roofline.LatentDecode,
+		roofline.Index, roofline.IndexEntries, roofline.IndexBlocks, roofline.SparseAttention, roofline.SparseEntries, roofline.SparseBlocks:
+		return ends{0.23, 0.40}
+	case roofline.GroupedGEMM, roofline.MoEDecode, roofline.MoEPrefill:
+		return ends{0.11, 1.7}
+	}
+	return ends{}
+}
 
 // unmeasuredExperts is how far kernels of experts are off that constants of dense kernels price. All but two of 48 prompts of mixtures by
 // llama.cpp on six kinds of GPU took from 0.78 to 1.55 times as long as predicted (llmprof validate --engine llama.cpp --format csv).
@@ -65,43 +76,18 @@ func (p *Predictor) energyWithin(e unit.Joules, t Span) energy.Interval {
 	return energy.Within(e, off.low, off.high)
 }
 
-// A kernelKind is the kinds of kernels whose errors are alike.
-type kernelKind uint8
-
-const (
-	others kernelKind = iota
-	gemms
-	attentions
-	experts
-	numKinds
-)
-
-// kindOf is the kind of a class.
-func kindOf(c roofline.Class) kernelKind {
-	switch c {
-	case roofline.GEMM, roofline.SkinnyGEMM, roofline.WGMMAGEMM, roofline.VectorGEMM:
-		return gemms
-	case roofline.AttentionPrefill, roofline.AttentionDecode, roofline.AttentionMMA, roofline.LatentPrefill, roofline.LatentDecode,
-		roofline.Index, roofline.IndexEntries, roofline.IndexBlocks, roofline.SparseAttention, roofline.SparseEntries, roofline.SparseBlocks:
-		return attentions
-	case roofline.GroupedGEMM, roofline.MoEDecode, roofline.MoEPrefill:
-		return experts
-	}
-	return others
-}
-
 // unmeasured is how far a kernel may be off because its constants were read off another board, or off kernels of another format or kind.
 func (m *Machine) unmeasured(k *Kernel, c *roofline.Cost) ends {
-	dense := m.Engine.Profile().DenseExperts
+	dense, board := m.Engine.Profile().DenseExperts, ends{m.Cal.Board, m.Cal.Board}
 	switch {
 	case c.Class == roofline.UnpackGEMM && k.Shape.Experts > 0 && dense > 0 && k.Shape.Tokens > dense:
 		return unmeasuredExperts
 	case m.Cal.Fitted[c.Leads]:
 		return ends{}
 	case m.tables() && !m.prices.Own(c.Leads) && m.Cal.Residuals[c.Leads] == 0:
-		return m.ofFormat[kindOf(c.Class)]
+		return unmeasuredFormat(c.Class).add(board)
 	}
-	return ends{m.Cal.Board, m.Cal.Board}
+	return board
 }
 
 // tables reports whether constants of the engine's kernels follow from tables of their times, and not from a calibration of them.

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -45,13 +46,7 @@ func (g *GPU) check(s *source) error {
 	rules = append(rules, rule{"peak.fp32", nil, g.Has(unit.FP32), "the rate of the vector units"},
 		// A GPU of 6.1 computes fp16 slower than fp32, so programs compute in fp32.
 		rule{"peak.fp16", nil, g.Has(unit.FP16) || g.Has(unit.BF16) || g.ComputeCapability == "6.1", "that or peak.bf16"})
-	if err := s.check(path, rules); err != nil {
-		return err
-	}
-	if err := g.checkNames(s, path); err != nil {
-		return err
-	}
-	return g.checkPeaks(s, path)
+	return cmp.Or(s.check(path, rules), g.checkNames(s, path), g.checkPeaks(s, path))
 }
 
 // generations lists the generations of each vendor.

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	_ "embed" // hosts.toml
 	"fmt"
 	"maps"
@@ -49,20 +50,10 @@ func (h *Host) Bandwidth() unit.BytesPerSec {
 }
 
 // threads is the number of threads at work.
-func (h *Host) threads() float64 {
-	if h.Threads > 0 {
-		return float64(h.Threads)
-	}
-	return float64(h.Cores)
-}
+func (h *Host) threads() float64 { return float64(cmp.Or(h.Threads, h.Cores)) }
 
 // Reads is the rate at which the memory is read: what it and the fabric let through.
-func (h *Host) Reads() unit.BytesPerSec {
-	if h.Read > 0 {
-		return min(h.Bandwidth(), h.Read)
-	}
-	return h.Bandwidth()
-}
+func (h *Host) Reads() unit.BytesPerSec { return min(h.Bandwidth(), cmp.Or(h.Read, h.Bandwidth())) }
 
 // q4kBytes is the size of a weight in Q4_K: 144 bytes hold 256.
 const q4kBytes = 144.0 / 256
@@ -94,7 +85,7 @@ func Hosts() (all []Host) {
 }
 
 // memories is a kind of memory with its speed and its channels, as ddr5-6000x2.
-var memories = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(lp)?ddr([345]x?)-(\d{3,5})(?:x(\d{1,2}))?$`) })
+var memories = regexp.MustCompile(`^(lp)?ddr([345]x?)-(\d{3,5})(?:x(\d{1,2}))?$`)
 
 // HostOf is the host of a name: that of the table, or a desktop or laptop with a kind of memory, its speed and its channels, as
 // ddr5-6000x2.
@@ -106,7 +97,7 @@ func HostOf(name string) (Host, error) {
 		}
 		names = append(append(names, key), h.Aliases...)
 	}
-	found := memories().FindStringSubmatch(folded)
+	found := memories.FindStringSubmatch(folded)
 	if found == nil {
 		slices.Sort(names)
 		return Host{}, fmt.Errorf("host %.40q is not known; want memory as ddr5-6000x2, or %s", name, spelling.Hint(name, names))

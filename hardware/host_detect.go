@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"llmprof/unit"
 )
@@ -86,9 +85,7 @@ func memTotal(root fs.FS) unit.Bytes {
 }
 
 // channelNames are how firmware names the channel of a module: "P0 CHANNEL A", "ChannelB-DIMM0", "DIMM_A1".
-var channelNames = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(?:channel[ _-]?|dimm[ _-]?)([a-p])`)
-})
+var channelNames = regexp.MustCompile(`(?i)(?:channel[ _-]?|dimm[ _-]?)([a-p])`)
 
 // kinds are names of the kinds of memory by their number in the firmware's tables.
 var kinds = map[byte]string{0x1a: "ddr4", 0x1e: "lpddr4", 0x22: "ddr5", 0x23: "lpddr5"}
@@ -119,7 +116,7 @@ func (h *Host) modules(table []byte) {
 		speed = max(speed, rated)
 		for _, at := range []byte{entry[0x11], entry[0x10]} { // bank, device
 			if n := int(at); n > 0 && n <= len(texts) {
-				if m := channelNames().FindStringSubmatch(texts[n-1]); m != nil {
+				if m := channelNames.FindStringSubmatch(texts[n-1]); m != nil {
 					channels[strings.ToUpper(m[1])] = true
 					break
 				}

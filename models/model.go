@@ -276,6 +276,14 @@ type Activation struct {
 	Spelled bool // gelu_new, which transformers writes out in eight kernels; every other function is one
 }
 
+// Inputs is how many values the activation function reads for each that it writes: with a gate two.
+func (a *Activation) Inputs() float64 {
+	if a.Gated {
+		return 2
+	}
+	return 1
+}
+
 // Stored says how a published checkpoint is stored.
 type Stored struct {
 	Method  string      // quantization_config.quant_method, "" for none

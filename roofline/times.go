@@ -3,6 +3,7 @@ package roofline
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"llmprof/unit"
@@ -84,13 +85,12 @@ func (b Bound) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
 // UnmarshalText reads the name of a bound.
 func (b *Bound) UnmarshalText(text []byte) error {
-	for i, name := range boundNames {
-		if name == string(text) {
-			*b = Bound(i)
-			return nil
-		}
+	i := slices.Index(boundNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%.40q is no bound: want one of %s", text, strings.Join(boundNames[:], ", "))
 	}
-	return fmt.Errorf("%.40q is no bound: want one of %s", text, strings.Join(boundNames[:], ", "))
+	*b = Bound(i)
+	return nil
 }
 
 // Bound is the resource that takes most of the time.

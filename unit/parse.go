@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -87,7 +86,7 @@ func readJSON[Q ~float64](q *Q, k kind, data []byte) error {
 func (k kind) parse(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	rest, before := strings.CutPrefix(s, "$")
-	digits := number().FindString(rest)
+	digits := number.FindString(rest)
 	unit := strings.TrimSpace(rest[len(digits):])
 	if before {
 		unit = "$" + unit
@@ -128,7 +127,7 @@ func nearest(v float64) float64 {
 
 // number is a decimal number at the start of a text. Go's own reader would also take "0x1p4", "1_000", "inf"
 // and "nan", which no data sheet writes. "2 EB" and "2EB" are exabytes; only digits make an E an exponent.
-var number = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?`) })
+var number = regexp.MustCompile(`^[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?`)
 
 // scale is what one of the unit is worth in the SI one. Decimal prefixes are within the range of the quantity, so
 // that "mB" is not a thousandth of a byte.

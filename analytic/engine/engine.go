@@ -28,7 +28,7 @@ type Engine struct {
 	releases   releases
 	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
 	option     []string                                                  // The options that this engine has.
-	captures   func(e *Engine, tokens float64)                           // sets the most tokens of CUDA graphs; nil where it cannot be set
+	captures   func(e *Engine)                                           // what else changes with CUDA graphs of another size; nil for nothing
 	graphs     Graphs                                                    // the CUDA graphs that its servers are told to capture
 	schedulers []sized                                                   // its schedulers, the default first
 	settle     func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known
@@ -42,7 +42,7 @@ type Engine struct {
 	kinds   [operator.Collective + 1]lowering // lowers those of each kind that kernels leaves out
 
 	decodes  captured                              // CUDA graphs of decode steps
-	prompts  captured                              // piecewise CUDA graphs of prompts, without attention; nil without such graphs
+	prompts  captured                              // piecewise CUDA graphs of prompts, without attention
 	overlaps float64                               // most tokens of a decode step whose shared experts run in a stream beside the routed ones
 	layout   func(*analytic.Lowering)              // changes the layout of experts; nil for none
 	tile     func(*hardware.GPU, *roofline.Kernel) // sets the tile of a GEMM; nil where a library chooses

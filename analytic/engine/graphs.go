@@ -10,9 +10,23 @@ import (
 	"llmprof/roofline"
 )
 
-// captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
-// is none.
-type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
+// captured are the CUDA graphs of some steps; the zero value has none.
+type captured struct {
+	sizes sizes                              // nil for a graph of every number of tokens
+	most  func(l *analytic.Lowering) float64 // most tokens of a graph
+}
+
+// rows is the rows of the smallest graph for a step of so many tokens; not ok if there is none.
+func (c *captured) rows(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
+	if c.most == nil {
+		return 0, false
+	}
+	most := c.most(l)
+	if c.sizes == nil {
+		return tokens, tokens <= most
+	}
+	return c.sizes.upTo(tokens, most)
+}
 
 // Graphs are the CUDA graphs that a server is told to capture. The zero value stands for the engine's own.
 type Graphs struct {
@@ -27,21 +41,24 @@ func WithGraphs(from analytic.Engine, g Graphs) (analytic.Engine, error) {
 	switch {
 	case g == Graphs{}:
 		return from, nil
-	case e == nil || e.captures == nil:
+	case e == nil || e.decodes.most == nil:
 		return nil, fmt.Errorf("%s has no such setting: %s have", from.Profile().Name,
-			strings.Join(names(func(e *Engine) bool { return e.captures != nil }), ", "))
+			strings.Join(names(func(e *Engine) bool { return e.decodes.most != nil }), ", "))
 	case g.Most < 0 || g.Eager && g.Most > 0:
 		return nil, fmt.Errorf("graphs of up to %d tokens: want a number above 0, and CUDA graphs", g.Most)
 	}
 	set, what := *e, fmt.Sprintf("CUDA graphs of up to %d tokens", g.Most)
+	set.decodes.most = func(*analytic.Lowering) float64 { return float64(g.Most) }
 	if g.Eager {
-		what = "no CUDA graphs"
+		set.decodes, set.prompts, what = captured{}, captured{}, "no CUDA graphs"
 	}
 	set.graphs, set.profile.Eager, set.profile.Told = g, g.Eager, what
 	if set.profile.Unmeasured != "" {
 		set.profile.Unmeasured += ", with " + what
 	}
-	set.captures(&set, float64(g.Most))
+	if set.captures != nil {
+		set.captures(&set)
+	}
 	return &set, nil
 }
 
@@ -79,19 +96,16 @@ func (s sizes) count(most float64) (n float64) {
 // and marks those that CUDA graphs launch.
 func lowerServed(e *Engine, l *analytic.Lowering) {
 	lowerEach(e, l)
-	decode, graphs := l.Step.Decode(), e.prompts
+	decode, graphs := l.Step.Decode(), &e.prompts
 	if decode {
-		graphs = e.decodes
+		graphs = &e.decodes
 	}
-	rows, ok := 0.0, false
-	if graphs != nil {
-		rows, ok = graphs(l, l.Step.Tokens())
-	}
+	rows, ok := graphs.rows(l, l.Step.Tokens())
 	if ok {
 		capture(l, decode)
 		padAll(l, rows)
 	} else {
-		oneByOne(l, e.prompts != nil)
+		oneByOne(l, e.prompts.most != nil)
 	}
 	if e.layout != nil {
 		e.layout(l)

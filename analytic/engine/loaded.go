@@ -58,12 +58,8 @@ func expertPairs(r *operator.Rank) (all []expertPair) {
 		if g := r.Padding.Width; g > 0 {
 			width = math.Ceil(width/g) * g
 		}
-		gates := 1.0
-		if e.Activation.Gated {
-			gates = 2
-		}
 		all = append(all, expertPair{count: float64(e.Count) / float64(r.Par.EP), layers: float64(l.Count) * share,
-			in: float64(e.Out[0].Out), hidden: gates * width, width: width, out: float64(e.Out[0].Out)})
+			in: float64(e.Out[0].Out), hidden: e.Activation.Inputs() * width, width: width, out: float64(e.Out[0].Out)})
 	}
 	return all
 }

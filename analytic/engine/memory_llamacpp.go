@@ -19,9 +19,8 @@ func ggmlAllocation(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 		Outside: operator.Reserve(r.Par, g.System(), 0),
 		Copied:  r.LargestOnHost(), // a graph is reserved for a pass, whose splits copy one matrix each into the same memory
 		Caches: func(pass float64) (all []operator.Pages) {
-			counts, order := layerSpecs(r, 0)
-			for _, s := range order {
-				n := float64(counts[s])
+			for _, s := range cachedLayers(r, 0) {
+				n := float64(s.layers)
 				p := operator.Pages{Each: s.each.Times(ggmlCells * n), Tokens: ggmlCells, Limit: math.Inf(1)}
 				switch {
 				case s.state:

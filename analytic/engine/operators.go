@@ -19,6 +19,7 @@ var operatorsCSV string
 // published tables of operator times.
 type operatorConstant struct {
 	engine, gpu, generation string
+	section                 string // of the constant
 	constant                roofline.Constant
 	value                   float64 // 0 if the value of the generation serves
 	p90                     float64 // 90th percentile of the error on shapes that the fit did not see; 0 if there are none
@@ -44,7 +45,8 @@ func parseOperator(line string) (o operatorConstant, err error) {
 	if len(f) != 6 {
 		return o, fmt.Errorf("operators.csv: %d fields in %q, want 6", len(f), line)
 	}
-	o = operatorConstant{engine: f[0], gpu: f[1], generation: f[2], constant: roofline.ConstantOf(f[3])}
+	section, _, _ := strings.Cut(f[3], ".")
+	o = operatorConstant{engine: f[0], gpu: f[1], generation: f[2], section: section, constant: roofline.ConstantOf(f[3])}
 	value, err := strconv.ParseFloat(cmp.Or(f[4], "0"), 64)
 	p90, also := strconv.ParseFloat(cmp.Or(f[5], "0"), 64)
 	if o.value, o.p90 = value, p90; o.constant == roofline.None || err != nil || also != nil || value != 0 && !o.constant.Valid(value) {
@@ -53,20 +55,12 @@ func parseOperator(line string) (o operatorConstant, err error) {
 	return o, nil
 }
 
-// tables remembers the constants of an engine on a GPU.
-var tables sync.Map
-
 // tabled sets the constants of an engine's kernels that published tables give for the GPU, or else
 // for its generation, if no calibration has them.
 func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 	return func(g *hardware.GPU, c *hardware.Calibration) {
-		key := [3]string{engine, g.Key, g.Generation}
-		list, ok := tables.Load(key)
-		if !ok {
-			list, _ = tables.LoadOrStore(key, operatorsOf(engine, g))
-		}
 		given := c.Constants
-		for _, o := range list.([]operatorConstant) {
+		for _, o := range operatorsOf(engine, g) {
 			if leader := o.constant.Info().Leader; o.value != 0 && given[leader] == 0 && !c.Fitted[o.constant] {
 				if o.constant == roofline.GEMMCompute { // the power limit slows products by as much as before
 					c.Constants[roofline.GEMMSustained] *= o.value / given[roofline.GEMMCompute]
@@ -107,11 +101,10 @@ func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 	own := map[string]bool{}
 	for _, board := range []bool{true, false} {
 		for _, o := range operators()[engine] {
-			section, _, _ := strings.Cut(o.constant.String(), ".")
 			switch {
 			case board && o.gpu == g.Key:
-				list, own[section] = append(list, o), true
-			case !board && o.generation == g.Generation && !own[section]:
+				list, own[o.section] = append(list, o), true
+			case !board && o.generation == g.Generation && !own[o.section]:
 				list = append(list, o)
 			}
 		}

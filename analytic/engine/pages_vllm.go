@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"llmprof/analytic/operator"
 	"llmprof/unit"
@@ -21,87 +22,88 @@ const vllmBlock, vllmLatentBlock = 16, 64
 // so many tokens in flight. Layers of one kind are one group. Else all groups have as many layers as the rarest kind has, with layers
 // that pad the last of a kind, and all share one page.
 func vllmPages(r *operator.Rank, inFlight float64) []operator.Pages {
-	counts, order := vllmSpecs(r)
-	if len(order) == 0 {
+	groups := vllmLayers(r)
+	if len(groups) == 0 {
 		return nil
 	}
 	if pages := compressedPages(r, inFlight); pages != nil {
 		return pages
 	}
-	block, drafts := blockTokens(r, order), float64(r.Settings.Drafts)
-	if uniform(order) {
+	block, drafts := blockTokens(r, groups), float64(r.Settings.Drafts)
+	if uniform(groups) {
 		var each unit.Bytes
-		for _, s := range order {
-			each += pageOf(s, block).Times(float64(counts[s]))
+		for _, s := range groups {
+			each += pageOf(s.spec, block).Times(float64(s.layers))
 		}
-		return []operator.Pages{page(order[0], each, float64(block), inFlight, drafts)}
+		return []operator.Pages{page(groups[0].spec, each, float64(block), inFlight, drafts)}
 	}
-	size := groupSize(counts)
+	size := groupSize(groups)
 	widest := unit.Bytes(0)
-	for _, s := range order {
-		widest = max(widest, pageOf(s, block))
+	for _, s := range groups {
+		widest = max(widest, pageOf(s.spec, block))
 	}
 	var all []operator.Pages
-	for _, s := range order {
+	for _, s := range groups {
 		tokens := float64(block)
 		if !s.state {
-			tokens *= math.Floor(float64(widest / pageOf(s, block))) // A layer with smaller pages has more tokens in each.
+			tokens *= math.Floor(float64(widest / pageOf(s.spec, block))) // A layer with smaller pages has more tokens in each.
 		}
-		one := page(s, widest.Times(size), tokens, inFlight, drafts)
-		for range int(math.Ceil(float64(counts[s]) / size)) {
+		one := page(s.spec, widest.Times(size), tokens, inFlight, drafts)
+		for range int(math.Ceil(float64(s.layers) / size)) {
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-// vllmSpecs are layerSpecs with the model's own draft layers. Convolutions keep the inputs of drafted tokens too
+// vllmLayers are cachedLayers with the model's own draft layers. Convolutions keep the inputs of drafted tokens too
 // (gated_delta_net_state_shape of vllm/model_executor/layers/mamba/mamba_utils.py).
-func vllmSpecs(r *operator.Rank) (counts map[spec]int, order []spec) {
-	counts, order = layerSpecs(r, r.Settings.Drafts)
-	d := r.Draft()
-	if d == nil {
-		return counts, order
-	}
-	own, kinds := layerSpecs(d, r.Settings.Drafts)
-	for _, s := range kinds {
-		if counts[s] == 0 {
-			order = append(order, s)
+func vllmLayers(r *operator.Rank) []cachedLayer {
+	all := cachedLayers(r, r.Settings.Drafts)
+	if d := r.Draft(); d != nil {
+		for _, own := range cachedLayers(d, r.Settings.Drafts) {
+			all = own.addTo(all, own.layers*r.Model.Drafts)
 		}
-		counts[s] += own[s] * r.Model.Drafts
 	}
-	return counts, order
+	return all
 }
 
-// layerSpecs counts the layers of a rank by what their caches are like, in the order of the model. Convolutions keep the inputs of so many
-// drafted tokens.
-func layerSpecs(r *operator.Rank, drafted int) (counts map[spec]int, order []spec) {
-	counts = map[spec]int{}
+// A cachedLayer is layers whose caches are alike.
+type cachedLayer struct {
+	spec
+	layers int
+}
+
+// addTo adds so many layers of a spec to a list.
+func (s spec) addTo(all []cachedLayer, layers int) []cachedLayer {
+	if i := slices.IndexFunc(all, func(l cachedLayer) bool { return l.spec == s }); i >= 0 {
+		all[i].layers += layers
+		return all
+	}
+	return append(all, cachedLayer{s, layers})
+}
+
+// cachedLayers are the layers of a rank with a cache, in the order of the model. Convolutions keep the inputs of so many drafted tokens.
+func cachedLayers(r *operator.Rank, drafted int) (all []cachedLayer) {
 	share := r.Par.StageShare(r.Model.NumLayers())
 	for l, b := range r.Model.Blocks() {
-		var s spec
-		switch {
+		layers := int(math.Ceil(float64(l.Count)*share - 1e-9))
+		switch a, c := b.Attention, b.Scan; {
 		case r.CachedOnHost(l):
-			continue
-		case b.Attention != nil && !b.Attention.Shared:
-			s = spec{window: b.Attention.Window, each: r.CachedBytes(b.Attention, r.Scheme.KV)}
-		case b.Scan != nil:
-			s = spec{each: r.ScanState(b.Scan) + r.Drafted(b.Scan, drafted), state: true}
-		default:
-			continue
+		case a != nil && !a.Shared:
+			all = spec{window: a.Window, each: r.CachedBytes(a, r.Scheme.KV)}.addTo(all, layers)
+		case c != nil:
+			all = spec{each: r.ScanState(c) + r.Drafted(c, drafted), state: true}.addTo(all, layers)
 		}
-		if counts[s] == 0 {
-			order = append(order, s)
-		}
-		counts[s] += int(math.Ceil(float64(l.Count)*share - 1e-9))
 	}
-	return counts, order
+	return all
 }
 
 // uniform reports whether one group has all layers: those of one window, whatever their heads, or states of one kind.
-func uniform(order []spec) bool {
-	for _, s := range order {
-		if s.window != order[0].window || s.state != order[0].state || s.state && s != order[0] {
+func uniform(groups []cachedLayer) bool {
+	first := groups[0].spec
+	for _, s := range groups {
+		if s.window != first.window || s.state != first.state || s.state && s.spec != first {
 			return false
 		}
 	}
@@ -110,10 +112,10 @@ func uniform(order []spec) bool {
 
 // groupSize is the number of layers of each group (_get_kv_cache_groups_uniform_page_size): those of the rarest kind, or those of the most
 // frequent where it has less than half as many more.
-func groupSize(counts map[spec]int) float64 {
+func groupSize(groups []cachedLayer) float64 {
 	least, most := math.MaxInt, 0
-	for _, n := range counts {
-		least, most = min(least, n), max(most, n)
+	for _, g := range groups {
+		least, most = min(least, g.layers), max(most, g.layers)
 	}
 	if float64(most) < 1.5*float64(least) {
 		return float64(most)
@@ -123,12 +125,12 @@ func groupSize(counts map[spec]int) float64 {
 
 // blockTokens is the tokens of a block of attention. Beside states it has so many that its page is at least as large as a state
 // (_align_hybrid_block_size of vllm/platforms/interface.py).
-func blockTokens(r *operator.Rank, order []spec) int {
+func blockTokens(r *operator.Rank, groups []cachedLayer) int {
 	block, state, token := vllmBlock, unit.Bytes(0), unit.Bytes(0)
 	if latent(r.Model) {
 		block = vllmLatentBlock
 	}
-	for _, s := range order {
+	for _, s := range groups {
 		if s.state {
 			state = max(state, s.each)
 		} else {

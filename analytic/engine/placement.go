@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -102,11 +104,7 @@ func (p *Placement) Place(m *models.Model) (*models.Model, *operator.Offload, er
 	}
 	off.Head = p.Layers != nil && *p.Layers == 0
 	off.Cache, off.Stays, off.Pageable = p.Cache, p.Stays, p.Pageable
-	nothing := !off.Head && !off.Cache
-	for _, at := range off.Kinds {
-		nothing = nothing && at == 0
-	}
-	if nothing {
+	if !off.Head && !off.Cache && !slices.ContainsFunc(off.Kinds, func(at operator.Residence) bool { return at != 0 }) {
 		return m, nil, nil
 	}
 	return placed, off, nil
@@ -134,11 +132,7 @@ func (p *Placement) Flags() string {
 // words are the options of llama.cpp.
 func (p *Placement) words() []string {
 	var a args
-	if p.Layers != nil {
-		a.number("--n-gpu-layers", *p.Layers)
-	} else {
-		a.add("--n-gpu-layers", "999")
-	}
+	a.number("--n-gpu-layers", *cmp.Or(p.Layers, new(999)))
 	for _, o := range p.Overrides {
 		a.add("--override-tensor", o)
 	}
@@ -175,13 +169,11 @@ func (p *Placement) Of(c *analytic.Case) (placed analytic.Case, err error) {
 }
 
 // At answers a case with a placement.
-func (p *Placement) At(c *analytic.Case) (*Placed, error) {
-	placed := &Placed{Placement: *p}
-	var err error
-	if placed.Case, err = p.Of(c); err != nil {
-		return nil, err
+func (p *Placement) At(c *analytic.Case) (placed *Placed, err error) {
+	placed = &Placed{Placement: *p}
+	if placed.Case, err = p.Of(c); err == nil {
+		placed.Estimate, err = analytic.Predict(&placed.Case)
 	}
-	placed.Estimate, err = analytic.Predict(&placed.Case)
 	return placed, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"llmprof/analytic"
 )
@@ -50,9 +49,7 @@ func (p *patch) when() string {
 
 // spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b, builds as nightly-5b8c and gpt-oss-dev, and a release that nobody
 // knows.
-var spelled = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(unknown|nightly[0-9A-Za-z.-]{0,32}|[a-z0-9-]{1,32}-dev|[0-9][0-9A-Za-z.+_-]{0,39})$`)
-})
+var spelled = regexp.MustCompile(`^(unknown|nightly[0-9A-Za-z.-]{0,32}|[a-z0-9-]{1,32}-dev|[0-9][0-9A-Za-z.+_-]{0,39})$`)
 
 // AtRelease is an engine at a release: with the constants of the timed releases, what that release is known to do otherwise, and
 // an interval that is wider where it was not timed.
@@ -64,7 +61,7 @@ func AtRelease(from analytic.Engine, release string) (analytic.Engine, error) {
 	case len(of.timed) == 0:
 		known := names(func(e *Engine) bool { return len(e.releases.timed) > 0 })
 		return nil, fmt.Errorf("release %.40q of %s: only releases of %s are known", release, name, strings.Join(known, ", "))
-	case !spelled().MatchString(release):
+	case !spelled.MatchString(release):
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, name, name)
 	case e.profile.Engine() != name:
 		return nil, fmt.Errorf("release %.40q of %s: it has a release already", release, name)

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/analytic"
@@ -51,7 +52,7 @@ type sized struct {
 }
 
 // on is the scheduler with its values on a GPU.
-func (s *sized) on(g *hardware.GPU) Scheduler {
+func (s sized) on(g *hardware.GPU) Scheduler {
 	own := s.Scheduler
 	if s.fit != nil {
 		s.fit(&own, g)
@@ -60,23 +61,15 @@ func (s *sized) on(g *hardware.GPU) Scheduler {
 }
 
 // pass is the most tokens of a forward pass on a GPU.
-func (s *sized) pass(g *hardware.GPU) int {
+func (s sized) pass(g *hardware.GPU) int {
 	own := s.on(g)
 	return cmp.Or(own.Pass, own.Budget)
 }
 
 // schedulers lists the known schedulers. An engine's default is named like the engine.
-func schedulers() (list []*sized) {
+func schedulers() (list []sized) {
 	for _, e := range all() {
-		list = append(list, e.listed()...)
-	}
-	return list
-}
-
-// listed are an engine's schedulers at its release.
-func (e *Engine) listed() (list []*sized) {
-	for i := range e.schedulers {
-		list = append(list, &e.schedulers[i])
+		list = append(list, e.schedulers...)
 	}
 	return list
 }
@@ -93,7 +86,7 @@ func SchedulerNames() (names []string) {
 func SchedulerOf(name string, of analytic.Engine, g *hardware.GPU) (Scheduler, error) {
 	known := schedulers()
 	if e, ok := of.(*Engine); ok {
-		known = append(e.listed(), known...)
+		known = append(slices.Clone(e.schedulers), known...)
 	}
 	for _, s := range known {
 		if strings.EqualFold(s.Name, name) {

@@ -39,7 +39,7 @@ var sglang = Engine{
 	title: "SGLang",
 	releases: releases{timed: []string{"0.5.14"}, traced: map[string]string{"0.5.23": "hopper"}, spread: 0.27, patches: []patch{
 		{until: version{0, 5, 10}, what: "prompts run without CUDA graphs", source: "python/sglang/srt/server_args.py of 0.5.9, where " +
-			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = nil }},
+			"--enable-piecewise-cuda-graph is off by default", apply: func(e *Engine, _ version) { e.prompts = captured{} }},
 		{from: version{0, 5, 18}, what: "more shapes of experts in 16 bits have a tuned configuration", source: "files in " +
 			"moe_runner/triton_utils/configs of the wheels of 0.5.16 to 0.5.23",
 			apply: func(e *Engine, _ version) { e.tile = sglangTile(sglangTunedSince) }},
@@ -56,12 +56,11 @@ var sglang = Engine{
 		deepEP:         deepEPOf(plainHost), // --moe-a2a-backend deepep
 		flashInferGEMM: sglangFlashInfer,
 	},
-	captures: sglangCaptures,
 	schedulers: []sized{sglangScheduler, {
 		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true, Receives: 1, Streams: 1},
 		sglangBudget,
 	}}, launch: sglangLaunch, settle: sglangSettle,
-	lower: lowerServed, decodes: sglangRows, prompts: sglangPieces, overlaps: 1024,
+	lower: lowerServed, decodes: sglangRows, prompts: captured{sglangPrompts, sglangPieces}, overlaps: 1024,
 	tile: sglangTile(sglangTuned),
 	kernels: kernels{
 		operator.Index: choose, operator.Attend: sparsely(lowerFused, true),
@@ -255,38 +254,29 @@ func sglangShare(memory unit.Bytes) float64 {
 
 // sglangRows gives the CUDA graphs of decode steps: of 1, 2, 4, 8 and 12 sequences, of multiples of 8 up to 256
 // and of multiples of 16 up to 512, as far as the largest batch.
-func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
-	_, most := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
-	return sglangSteps.upTo(batch, most)
-}
-
-var sglangSteps = sizes{{2, 1}, {12, 4}, {256, 8}, {512, 16}}
-
-// sglangCaptures sets --cuda-graph-max-bs, the largest decode step with a CUDA graph, or leaves out all graphs.
-func sglangCaptures(e *Engine, batch float64) {
-	if batch == 0 {
-		e.decodes, e.prompts = nil, nil
-		return
-	}
-	e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return sglangSteps.upTo(n, batch) }
+var sglangRows = captured{
+	sizes: sizes{{2, 1}, {12, 4}, {256, 8}, {512, 16}},
+	most: func(l *analytic.Lowering) float64 {
+		_, most := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
+		return most
+	},
 }
 
 // sglangLatent is the most tokens of a CUDA graph of prompts with latent attention.
 const sglangLatent = 2048
 
-// sglangPieces gives the piecewise CUDA graphs of prompts, up to the most tokens of a step. There are none with
+// sglangPieces is the most tokens of a piecewise CUDA graph of prompts: those of a step. There are none with
 // PP, on GPUs of other vendors and for some architectures (piecewise_cuda_graph_disabled_model_archs in
 // configs/model_config.py).
-func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
+func sglangPieces(l *analytic.Lowering) float64 {
 	most, _ := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
-	m := l.Step.Model
-	if latent(m) {
+	switch m := l.Step.Model; {
+	case l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || m.Family == "qwen3_next":
+		return 0
+	case latent(m):
 		most = min(most, sglangLatent)
 	}
-	if l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || m.Family == "qwen3_next" {
-		return 0, false
-	}
-	return sglangPrompts.upTo(tokens, float64(most))
+	return float64(most)
 }
 
 // sglangPrompts are the sizes of CUDA graphs of prompts: multiples of 4 tokens up to 32, of 16 up to 256, of 32 up to 512, of 64 up to

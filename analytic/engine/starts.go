@@ -34,11 +34,8 @@ func (d *Deployment) served(sequences int) *analytic.Predictor {
 	c, e := *d.Case, d.starts
 	c.Settings.Sequences = sequences
 	if c.Machine.Engine.Profile().Engine() != e.profile.Name {
-		constants, err := analytic.Constants(c.Machine.GPU, e, nil)
-		if err != nil {
-			return nil
-		}
-		if c.Machine, err = analytic.NewMachine(c.Machine.GPU, constants, e); err != nil {
+		var err error
+		if c.Machine, err = analytic.Calibrated(c.Machine.GPU, e, nil); err != nil {
 			return nil
 		}
 	}

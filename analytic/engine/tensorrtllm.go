@@ -36,10 +36,7 @@ var tensorRT = Engine{
 	schedulers: []sized{tensorRTScheduler, {
 		Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true},
 	}}, launch: tensorRTLaunch, settle: longestThatFits,
-	captures: func(e *Engine, tokens float64) { // cuda_graph_config.max_batch_size, or no cuda_graph_config
-		e.decodes = func(_ *analytic.Lowering, batch float64) (float64, bool) { return batch, batch <= tokens }
-	},
-	lower: lowerServed, decodes: exactRows, overlaps: math.Inf(1), tile: tensorRTTile,
+	lower: lowerServed, decodes: tensorRTGraphs, overlaps: math.Inf(1), tile: tensorRTTile,
 	kernels: kernels{
 		operator.Rotary: tensorRTRotary, operator.CacheWrite: tensorRTCacheWrite,
 		operator.Index: choose, operator.Attend: sparsely(tensorRTAttention, true),
@@ -48,8 +45,8 @@ var tensorRT = Engine{
 	},
 }
 
-// exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
-func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
+// tensorRTGraphs are CUDA graphs of every batch: cuda_graph_config.enable_padding is off by default.
+var tensorRTGraphs = captured{most: func(*analytic.Lowering) float64 { return math.Inf(1) }}
 
 // tensorRTHost runs all experts of a layer in one C++ operator: Python dispatches neither their GEMMs nor the sort of tokens by expert. The
 // kernels that it launches were not traced, and count as one.

@@ -224,10 +224,8 @@ func taking(share float64) func(unit.Bytes) float64 { return func(unit.Bytes) fl
 // ("What's the ROI? Getting the Most Out of LLM Inference", 2024).
 const older = 0.8
 
-// vllmGraphs gives the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise.
-func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
-	return vllmSizes.upTo(tokens, vllmLargest(&l.Step.Rank))
-}
+// vllmGraphs are the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise.
+var vllmGraphs = captured{vllmSizes, func(l *analytic.Lowering) float64 { return vllmLargest(&l.Step.Rank) }}
 
 const vllmUsual = 512
 
@@ -248,19 +246,17 @@ func vllmLargest(r *operator.Rank) float64 {
 // vllmSizes are 1, 2 and 4 tokens, multiples of 8 up to 256 and multiples of 16 beyond.
 var vllmSizes = sizes{{2, 1}, {4, 4}, {256, 8}, {math.Inf(1), 16}}
 
-// vllmCaptures sets --max-cudagraph-capture-size, of prompts and decode steps alike, or --enforce-eager.
-func vllmCaptures(e *Engine, tokens float64) {
-	if tokens == 0 {
-		e.decodes, e.prompts = nil, nil
+// vllmCaptures lets prompts have the graphs of --max-cudagraph-capture-size too, or none with --enforce-eager.
+func vllmCaptures(e *Engine) {
+	if e.graphs.Eager {
 		e.kernels[operator.Norm], e.kernels[operator.Rotary] = vllmEagerNorm, vllmEagerRotary
 		return
 	}
-	e.decodes = func(_ *analytic.Lowering, n float64) (float64, bool) { return vllmSizes.upTo(n, tokens) }
 	e.prompts = e.decodes
 	byDefault := e.profile.Allocate
 	e.profile.Allocate = func(r *operator.Rank, g *hardware.GPU) *operator.Allocation {
 		a := byDefault(r, g)
-		a.Graphs = a.Graphs.Times(vllmSizes.count(tokens) / vllmSizes.count(min(vllmLargest(r), vllmUsual)))
+		a.Graphs = a.Graphs.Times(vllmSizes.count(float64(e.graphs.Most)) / vllmSizes.count(min(vllmLargest(r), vllmUsual)))
 		return a
 	}
 }

@@ -9,10 +9,7 @@ import (
 // activation appends the non-linearity between the matrices of a feed-forward.
 func (s *Step) activation(dst []Op, t Type, a *models.Activation, rows float64, tp int) []Op {
 	w := rows * float64(a.Width) / float64(tp)
-	in := 1.0
-	if a.Gated {
-		in = 2
-	}
+	in := a.Inputs()
 	dst, o := add(dst, "activation", t)
 	o.Activation, o.Shape.M, o.Shape.N = a, rows, w/rows
 	o.Work.Vector, o.Work.Acts = unit.FLOPs((4+in-1)*w), s.Bytes((in+1)*w)

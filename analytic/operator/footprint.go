@@ -103,8 +103,8 @@ func (f *Footprint) Allocate(a *Allocation, budget float64) {
 // Weights is the memory of all weights, and of those of the layers.
 func (f *Footprint) Weights() (all, layers unit.Bytes) { return f.weights, f.layers }
 
-// SequenceBytes is the memory of a sequence of context tokens: its KV cache and its state. A cache with pages of one kind is counted without
-// rounding, since a scheduler rounds to its own blocks.
+// SequenceBytes is the memory of a sequence of context tokens: its KV cache and its state. A cache with pages of one kind is counted
+// without rounding, since a scheduler rounds to its own blocks.
 func (f *Footprint) SequenceBytes(context float64) unit.Bytes {
 	if len(f.caches) == 1 && math.IsInf(f.caches[0].Limit, 1) && f.state == 0 {
 		return f.caches[0].Each.Times(context / f.caches[0].Tokens)
@@ -183,11 +183,7 @@ func (r *Rank) blockWidth(b *models.Block) float64 {
 	w += float64(b.Activation.Width) / tp
 	if e := b.Experts; e != nil {
 		taken := float64(e.TopK) * float64(r.Par.ExpertReplicas()) / float64(r.Par.EP) / float64(r.Par.ExpertTP())
-		in := 1.0
-		if e.Activation.Gated {
-			in = 2
-		}
-		w += taken * ((in + 1) * float64(e.Activation.Width))
+		w += taken * ((e.Activation.Inputs() + 1) * float64(e.Activation.Width))
 		if r.Par.GathersTokens() { // the tokens of all replicas, and the experts' results for them
 			w += 2 * float64(r.Par.ExpertReplicas()) * float64(r.Model.Hidden)
 		}

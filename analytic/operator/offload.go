@@ -53,28 +53,21 @@ func Place(m *models.Model, of func(layer int) Residence) (*models.Model, *Offlo
 		placed.Layers[known[k]].Count++
 	}
 	for i := range placed.Layers {
-		if name := off.Kinds[i].name(); name != "" {
+		name, alone := residences[off.Kinds[i]]
+		if !alone {
+			name = "in part on the host"
+		}
+		if name != "" {
 			placed.Layers[i].Name += ", " + name
 		}
 	}
 	return &placed, off
 }
 
-// name says where the matrices of a layer lie; "" for the GPU alone.
-func (r Residence) name() string {
-	switch r {
-	case 0:
-		return ""
-	case WholeLayer:
-		return "on the host"
-	case Experts:
-		return "experts on the host"
-	case ExpertsIn:
-		return "gate and up of experts on the host"
-	case ExpertsOut:
-		return "down of experts on the host"
-	}
-	return "in part on the host"
+// residences say where the matrices of a layer lie.
+var residences = map[Residence]string{
+	0: "", WholeLayer: "on the host", Experts: "experts on the host", ExpertsIn: "gate and up of experts on the host",
+	ExpertsOut: "down of experts on the host",
 }
 
 // residence is where the matrices of the layers of a kind lie.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -164,16 +165,8 @@ func Check(m *models.Model, p Parallelism, s models.Scheme, e *Popularity) error
 	if m == nil {
 		return fmt.Errorf("no model is given")
 	}
-	if err := s.Check(); err != nil {
+	if err := cmp.Or(s.Check(), p.Check(), e.Check(m)); err != nil {
 		return err
-	}
-	if err := p.Check(); err != nil {
-		return err
-	}
-	if e != nil {
-		if err := e.Check(m); err != nil {
-			return err
-		}
 	}
 	whole := p.Whole()
 	return whole.CheckModel(m)

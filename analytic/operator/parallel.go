@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 
 	"llmprof/models"
@@ -47,10 +48,7 @@ func (p Parallelism) Nodes() int {
 
 // ExpertTP is the tensor parallelism within one expert.
 func (p *Parallelism) ExpertTP() int {
-	if p.MoETP > 0 {
-		return p.MoETP
-	}
-	return max(max(p.TP, 1)/max(p.EP, 1), 1)
+	return cmp.Or(max(p.MoETP, 0), max(p.TP, 1)/max(p.EP, 1), 1)
 }
 
 // ExpertRanks is the number of ranks that hold one set of experts.

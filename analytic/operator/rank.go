@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -61,9 +62,7 @@ func NewRank(m *models.Model, p Parallelism, s models.Scheme, e *Popularity) Ran
 		par                  Parallelism
 		scheme, dense, plain models.Scheme
 	}{par: p.Whole(), scheme: s}
-	if s.KV == unit.NoFormat {
-		all.scheme.KV = s.Stream()
-	}
+	all.scheme.KV = cmp.Or(s.KV, s.Stream())
 	all.dense, all.plain = all.scheme.Parts()
 	return Rank{Model: m, Par: &all.par, Scheme: &all.scheme, Dense: &all.dense, Plain: &all.plain, routings: e.routings(m, all.par.EP)}
 }
@@ -88,13 +87,7 @@ func (r *Rank) LocalKV(a *models.Attention) float64 {
 
 // StateFormat is the number format of a scan's recurrent state.
 func (r *Rank) StateFormat(c *models.Scan) unit.Format {
-	if c.StateFormat != unit.NoFormat {
-		return c.StateFormat
-	}
-	if r.Scheme.State != unit.NoFormat {
-		return r.Scheme.State
-	}
-	return r.Scheme.Stream()
+	return cmp.Or(c.StateFormat, r.Scheme.State, r.Scheme.Stream())
 }
 
 // CachedBytes is the memory of a token in the KV cache of one attention on a rank, in format f.
@@ -120,11 +113,7 @@ func (r *Rank) Drafted(c *models.Scan, tokens int) unit.Bytes {
 
 // inputs is the memory of n inputs of a convolution, which the ranks share.
 func (r *Rank) inputs(n int64) unit.Bytes {
-	f := r.Scheme.Conv
-	if f == unit.NoFormat {
-		f = r.Scheme.Stream()
-	}
-	return f.Bytes(float64(n) / float64(r.Par.TP))
+	return cmp.Or(r.Scheme.Conv, r.Scheme.Stream()).Bytes(float64(n) / float64(r.Par.TP))
 }
 
 // Windows are the sliding windows of the model's layers. A step of sequences with contexts on both

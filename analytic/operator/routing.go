@@ -21,6 +21,9 @@ func (p *Popularity) Uniform() bool { return p == nil || p.Zipf == 0 && !p.Text 
 
 // Check says why a model cannot have the popularity.
 func (p *Popularity) Check(m *models.Model) error {
+	if p == nil {
+		return nil
+	}
 	if !m.HasExperts() {
 		return fmt.Errorf("expert skew: %s has no experts", m.Name)
 	}
