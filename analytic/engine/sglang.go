@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -49,6 +50,9 @@ var sglang = Engine{
 			"launched in whole graphs with breaks", source: "traces and small models of 0.5.23 (experiments/h200-sglang); " +
 			"torch 2.14.1 and FlashInfer 0.7.1 since 0.5.22",
 			apply: sglangStartsEarly},
+		{from: version{0, 5, 22}, until: version{1}, what: "Triton's kernels take other times, queries are copied, and latent attention of " +
+			"prompts in CUDA graphs runs over compressed keys", source: "_handle_attention_backend of attention_backend_handler.py of 0.5.23; traces of models of 8 and " +
+			"12 layers (experiments/h200-sglang)", apply: sglangCompressed},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
 			apply: olderTables("sglang@0.5.6.post2")},
 	}},
@@ -192,6 +196,42 @@ func sglangStartsEarly(e *Engine, _ version) {
 	}
 }
 
+// sglangCompressed makes SGLang one whose prompts in CUDA graphs keep one path of latent attention, that over compressed keys and values, for
+// graphs of as many tokens as a step has.
+func sglangCompressed(e *Engine, _ version) {
+	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.22")
+	e.prompts.most = sglangGraphs
+	attend := e.kernels[operator.Attend]
+	e.kernels[operator.Attend] = func(l *analytic.Lowering, i int) {
+		// Rows of queries lie apart after the projection of all three. The copy of 8192 tokens of 4096 values takes 89 µs on an H200.
+		const apart = 2.6
+		attend(l, i)
+		k, a := &l.Kernels[len(l.Kernels)-1], l.Ops[i].Block.Attention
+		_, graph := e.prompts.rows(l, l.Step.Tokens())
+		switch {
+		case graph && k.Class == roofline.LatentPrefill:
+			compress(k, a)
+			copyQueries(l, i, float64(a.Latent.Rank+a.Latent.RopeDim), 1)
+		case a.Latent == nil && l.Step.Tokens() > 1:
+			copyQueries(l, i, float64(a.KeyDim), apart)
+		}
+	}
+}
+
+// copyQueries makes the kernel that copies the queries of several tokens to where attention reads them. One takes so many times as long as
+// reading and writing whole lines does.
+func copyQueries(l *analytic.Lowering, i int, width, times float64) {
+	values := l.Step.Tokens() * float64(l.Ops[i].Block.Attention.Heads) / float64(l.Step.Par.TP) * width
+	k := l.Launch(i, roofline.Elementwise, 1)
+	k.Work, k.Graphed = roofline.Work{Acts: l.Step.Bytes(times * 2 * values)}, true
+}
+
+// compress makes the kernel of latent attention one over compressed keys and values.
+func compress(k *analytic.Kernel, a *models.Attention) {
+	wider := float64(2*a.Latent.Rank+a.Latent.RopeDim) / float64(a.KeyDim+a.ValueDim)
+	k.Work.FLOPs, k.Shape.K = k.Work.FLOPs.Times(wider), k.Shape.K*wider
+}
+
 // early lowers an operator whose kernel starts before the one ahead of it has ended, which hides 0.6 of the 2 µs that it takes in a CUDA
 // graph.
 func early(lower lowering) lowering {
@@ -269,13 +309,19 @@ const sglangLatent = 2048
 // PP, on GPUs of other vendors and for some architectures (piecewise_cuda_graph_disabled_model_archs in
 // configs/model_config.py).
 func sglangPieces(l *analytic.Lowering) float64 {
-	most, _ := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
-	switch m := l.Step.Model; {
-	case l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || m.Family == "qwen3_next":
-		return 0
-	case latent(m):
+	most := sglangGraphs(l)
+	if latent(l.Step.Model) {
 		most = min(most, sglangLatent)
 	}
+	return most
+}
+
+// sglangGraphs is sglangPieces without a limit of latent attention.
+func sglangGraphs(l *analytic.Lowering) float64 {
+	if l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || l.Step.Model.Family == "qwen3_next" {
+		return 0
+	}
+	most, _ := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
 	return float64(most)
 }
 

@@ -14,12 +14,14 @@ RELEASES = {"vllm": ("h200-vllm-0.33", "0.33.0", "vLLM 0.33.0, Python API"), "sg
 MODELS = {"v-9b": ("qwen3.5-9b", "bf16"), "v-35b": ("qwen3.6-35b-a3b", "bf16"), "v-nemotron": ("nemotron-3-nano-30b-a3b", "bf16"),
           "v-gemma": ("gemma3-12b", "bf16"), "v-mla": ("deepseek-v2-lite", "bf16"), "s-gptoss": ("gpt-oss-20b", "mxfp4"),
           "v-70b": ("llama3.1-70b", "bf16"), "v-30b": ("qwen3-30b-a3b", "bf16"), "v-27b": ("qwen3.6-27b", "bf16"), "s-70b": ("llama3.1-70b", "bf16"),
-          **{m: (m, "bf16") for m in ("llama3.1-8b", "qwen3.5-9b", "deepseek-v2-lite")}}
+          **{m: (m, "bf16") for m in ("llama3.1-8b", "qwen3.5-9b", "deepseek-v2-lite", "qwen3-30b-a3b")},
+          "gpt-oss-20b": ("gpt-oss-20b", "mxfp4")}
 FOLDERS, ENGINE = sys.argv[1:-1], sys.argv[-1].removeprefix("--")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models.json")
 PARAMS = {m["name"]: m["params"] for m in json.load(open(TABLE))}
 TRITON = ("v-9b", "v-35b", "v-27b")  # FlashInfer was not installed, so that gated delta nets ran by Triton
 SAME = ("s-gptoss",)  # Its router has a bias, which dummy weights let decide, so that all tokens use the same experts (dummy_router.py).
+COMPILED = (("vllm", "gpt-oss-20b"),)  # vLLM compiled Triton's routing during prompts of several sequences, for 0.1 to 2 s (its jit_monitor).
 FITTED = (("llama3.1-8b", 1, 128, "ttft_s"),)  # The host's time of a piece of a prompt comes from it (experiments/h200-sglang).
 HEADER = "source,id,model,gpu,engine,mode,release,tp,ep,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note"
 
@@ -49,6 +51,8 @@ def main():
         tpot = [r["tail"] if ENGINE == "vllm" else (r["wall"] - r["ttft_last"]) / (row["gen"] - 1) for r in repeats]
         for metric, xs in (("ttft_s", ttft), ("tpot_s", tpot)):
             if job in SAME and (row["batch"] > 1 or metric == "ttft_s") or (model, row["batch"], row["prompt"], metric) in FITTED:
+                continue
+            if (ENGINE, job) in COMPILED and row["batch"] > 1 and metric == "ttft_s":
                 continue
             print(f"{source},{model}-b{row['batch']}-p{row['prompt']}{split},{model},h200-sxm-141gb,{row['engine']},,{release},{tp},{ep},{option},{row['batch']},{row['prompt']},"
                   f"{row['gen']},{weights},,static,,{PARAMS[model]},{metric},{statistics.median(xs):.7g},{min(xs):.7g},{max(xs):.7g},,{len(xs)},,\"{note}\"")
