@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -74,14 +73,13 @@ func memTotal(root fs.FS) unit.Bytes {
 	if err != nil {
 		return 0
 	}
+	var kib uint64
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemTotal:" {
-			if kib, err := strconv.ParseUint(f[1], 10, 50); err == nil {
-				return unit.Bytes(kib * 1024)
-			}
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d", &kib); n == 1 {
+			break
 		}
 	}
-	return 0
+	return unit.Bytes(kib).Times(1024)
 }
 
 // channelNames are how firmware names the channel of a module: "P0 CHANNEL A", "ChannelB-DIMM0", "DIMM_A1".
@@ -143,7 +141,6 @@ func linkOf(root fs.FS) unit.BytesPerSec {
 	if err != nil {
 		return 0
 	}
-	found := map[string]unit.BytesPerSec{}
 	for _, d := range devices {
 		read := func(name string) string {
 			text, _ := fs.ReadFile(root, path.Join(d, name))
@@ -155,11 +152,8 @@ func linkOf(root fs.FS) unit.BytesPerSec {
 		}
 		speed, _, _ := strings.Cut(read("max_link_speed"), " ")
 		if width, err := strconv.Atoi(read("max_link_width")); err == nil && lanes[speed] > 0 {
-			found[d] = lanes[speed].Times(float64(width))
+			return lanes[speed].Times(float64(width))
 		}
-	}
-	for _, d := range slices.Sorted(maps.Keys(found)) {
-		return found[d]
 	}
 	return 0
 }

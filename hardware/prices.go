@@ -111,7 +111,7 @@ func twice(header []string) string {
 
 // add adds an offer of a GPU by its name.
 func (p *Prices) add(t *Table, name string, o Offer) {
-	for _, n := range []string{name, strings.ReplaceAll(name, "-80GB", "-sxm-80gb"), strings.TrimSuffix(name, "-"+lastPart(name))} {
+	for _, n := range []string{name, strings.ReplaceAll(name, "-80GB", "-sxm-80gb"), name[:max(strings.LastIndex(name, "-"), 0)]} {
 		if g := t.named(n); g != nil {
 			o.GPU = g.Key
 			p.Of[g.Key] = append(p.Of[g.Key], o)
@@ -119,8 +119,6 @@ func (p *Prices) add(t *Table, name string, o Offer) {
 		}
 	}
 }
-
-func lastPart(name string) string { return name[strings.LastIndex(name, "-")+1:] }
 
 // readOwn reads a row of our own form.
 func readOwn(row map[string]string) (name string, o Offer, err error) {

@@ -16,9 +16,8 @@ type Cost struct {
 	Bound   Bound
 	Leads   Constant // constant of the longest of the terms whose constant is a share of a peak; None without such a term
 
-	longest unit.Seconds // longest of the times that overlap
-	exposed float64      // share of the lesser of arithmetic and memory traffic that shows
-	count   float64      // occurrences in a step
+	exposed float64 // share of the lesser of arithmetic and memory traffic that shows
+	count   float64 // occurrences in a step
 	terms   Terms
 }
 
@@ -56,10 +55,7 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	}
 	c.Traffic, c.Useful = unit.Seconds(traffic).Times(n), unit.Seconds(useful).Times(n)
 	c.exposed, c.count = m.exposed(k.Class, &c.terms), n
-	c.Bound, c.longest = c.Times.Bound(), c.Times.longest()
-	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.shows() {
-		c.Time = c.overlapped(c.exposed)
-	}
+	c.Bound, c.Time = c.Times.Bound(), c.overlapped(c.exposed)
 }
 
 const (
@@ -87,18 +83,15 @@ func (c *Cost) Clocked(x float64) unit.Seconds {
 	return t.overlapped(c.exposed)
 }
 
-// shows reports whether more than the longest of the times that overlap shows.
-func (c *Cost) shows() bool { return c.exposed != 0 || c.Times[Chain] != 0 }
-
 // Slower is the time of the kernel where its arithmetic takes x times as long. It is longer
 // as far as the overlap of the law does not hide the arithmetic.
 func (c *Cost) Slower(x float64) unit.Seconds {
-	if c.shows() {
-		t := c.Times
-		t[Matrix], t[Vector] = t[Matrix].Times(x), t[Vector].Times(x)
+	t := c.Times
+	t[Matrix], t[Vector] = t[Matrix].Times(x), t[Vector].Times(x)
+	if c.exposed != 0 || t[Chain] != 0 {
 		return t.overlapped(c.exposed)
 	}
-	return c.Time + unit.Larger(c.Compute().Times(x)-c.longest, 0)
+	return c.Time + unit.Larger(t.Compute()-unit.Larger(c.both(0), t[Network]), 0)
 }
 
 // Slopes are the derivatives of the time of kernels: by the logarithm of the factor that each constant stretches its terms by, and by the

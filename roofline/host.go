@@ -1,5 +1,7 @@
 package roofline
 
+import "llmprof/unit"
+
 // A thread of the host reads a row of weights, unpacks it and multiplies it, and has few loads in flight meanwhile, so that its
 // arithmetic and its reads add up where both take as long. All threads wait for each other after each operator. The GPU does nothing.
 var hostProduct = Law{
@@ -15,21 +17,20 @@ var hostProduct = Law{
 }
 
 // Weights are copied on the stream that computes, so that no kernel runs beside them.
-var weightCopy = Law{
-	Equation: "bytes / (share × PCIe)",
-	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.add(Serial, WeightCopyShare, seconds(k.Work.Weights, p.PCIe))
-	},
-	Steady: true,
+func copyOfWeights(equation string, share Constant, rate func(p *Peaks) unit.BytesPerSec) Law {
+	return Law{
+		Equation: equation,
+		List:     func(t *Terms, k *Kernel, p *Peaks) { t.add(Serial, share, seconds(k.Work.Weights, rate(p))) },
+		Steady:   true,
+	}
 }
 
-var pageableCopy = Law{
-	Equation: "bytes / (pageable × rate of pageable copies)",
-	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.add(Serial, WeightCopyPageable, seconds(k.Work.Weights, p.Pageable))
-	},
-	Steady: true,
-}
+var (
+	weightCopy = copyOfWeights("bytes / (share × PCIe)", WeightCopyShare,
+		func(p *Peaks) unit.BytesPerSec { return p.PCIe })
+	pageableCopy = copyOfWeights("bytes / (pageable × rate of pageable copies)", WeightCopyPageable,
+		func(p *Peaks) unit.BytesPerSec { return p.Pageable })
+)
 
 // The host waits for the GPU and copies what the next part reads, or launches its kernels anew.
 var hostCrossing = Law{

@@ -15,11 +15,6 @@ type Times [NumResources]unit.Seconds
 // Compute is the time of the arithmetic: matrix and vector units work side by side.
 func (t *Times) Compute() unit.Seconds { return unit.Larger(t[Matrix], t[Vector]) }
 
-// longest is the longest of the times that overlap.
-func (t *Times) longest() unit.Seconds {
-	return unit.Larger(unit.Larger(t.Compute(), t[Memory]), t[Network])
-}
-
 // both is what arithmetic and memory traffic take together: √(greater² + exposed × lesser² + chain²). They
 // hide each other wholly where exposed is 0. It is 1 where a block has few stages of weights in
 // flight; at 3 nothing hides where both take as long. The chain of a block's steps shows as far as

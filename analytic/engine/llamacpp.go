@@ -184,6 +184,11 @@ func ggmlElement(l *analytic.Lowering, i int, launches float64, moved unit.Bytes
 	return k
 }
 
+// ggmlBeside makes element-wise kernels beside the one of an operator, which do nothing but move so many bytes.
+func ggmlBeside(l *analytic.Lowering, i int, launches float64, moved unit.Bytes) {
+	ggmlElement(l, i, launches, 0).Work = roofline.Work{Acts: moved}
+}
+
 // ggmlNorm makes the kernels of a norm and of the residual sum before it, which GEMMs of one row
 // fuse. Before the final norm, two kernels choose the rows that get logits.
 func ggmlNorm(l *analytic.Lowering, i int) {
@@ -285,14 +290,12 @@ func quantizeInput(l *analytic.Lowering, i int, rows, n float64) {
 	if l.GPU.Vendor == apple {
 		return // Metal's products read FP32
 	}
-	k := ggmlElement(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
-	k.Work.Weights, k.Work.FLOPs = 0, 0
+	ggmlBeside(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
 }
 
 // fixup makes the kernels that add up tiles that several thread blocks share.
 func fixup(l *analytic.Lowering, i int, rows, n float64) {
-	k := ggmlElement(l, i, n, unit.FP32.Bytes(2*n*fixupBlocks*tileRows*rows))
-	k.Work.Weights, k.Work.FLOPs = 0, 0
+	ggmlBeside(l, i, n, unit.FP32.Bytes(2*n*fixupBlocks*tileRows*rows))
 }
 
 // floatProduct makes the kernels of a GEMM with weights in 16 or 32 bits: llama.cpp's kernels up
@@ -305,8 +308,7 @@ func floatProduct(l *analytic.Lowering, i int, n float64) {
 		return
 	}
 	if rows > floatRows {
-		k := ggmlElement(l, i, 2*n, unit.Bytes(6*rows*(n*o.Shape.K+o.Shape.N)))
-		k.Work.Weights, k.Work.FLOPs = 0, 0
+		ggmlBeside(l, i, 2*n, unit.Bytes(6*rows*(n*o.Shape.K+o.Shape.N)))
 	}
 	k := l.Launch(i, roofline.SkinnyGEMM, n)
 	k.Shape.M = min(rows, floatRows)
@@ -366,8 +368,7 @@ func ggmlAttention(l *analytic.Lowering, i int) {
 		more = 1
 	}
 	if more > 0 {
-		k := ggmlElement(l, i, more, 0)
-		k.Work = roofline.Work{}
+		ggmlBeside(l, i, more, 0)
 	}
 }
 

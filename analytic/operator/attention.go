@@ -131,15 +131,12 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	}
 	tp := float64(s.Par.TP)
 	up := 2 * rank * expanded // FLOPs of one token, by W_UK and W_UV
-	dst = append(dst, Op{
-		Name: "kv_b_proj", Type: Expand, Decode: s.splitsKeys(), Format: s.Dense.ActOf(&l.Expand), Model: unit.FLOPs(up * upRows * tp),
-		Shape: roofline.Shape{M: upRows, N: expanded, K: rank, Matrices: 1},
-		Work: roofline.Work{
-			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.MatrixBytes(&l.Expand, rank*expanded, expanded),
-			Acts: s.Bytes(upMoved),
-		},
-	})
-	dst, o := add(dst, "latent_attention", Attend)
+	dst, o := add(dst, "kv_b_proj", Expand)
+	o.Decode, o.Format, o.Model = s.splitsKeys(), s.Dense.ActOf(&l.Expand), unit.FLOPs(up*upRows*tp)
+	o.Shape = roofline.Shape{M: upRows, N: expanded, K: rank, Matrices: 1}
+	o.Work.FLOPs, o.Work.Weights = unit.FLOPs(up*upRows), s.Dense.MatrixBytes(&l.Expand, rank*expanded, expanded)
+	o.Work.Acts = s.Bytes(upMoved)
+	dst, o = add(dst, "latent_attention", Attend)
 	s.attend(o, heads, keyDim, valueDim, pairs)
 	o.Shape.Tiles = s.tiles(heads, kvHeads)
 	o.Model = o.Work.FLOPs.Times(tp)
@@ -157,20 +154,15 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	}
 	each := float64(max(a.Compress, 1)) // tokens that a key stands for
 	pairs := s.Batch * windowPairs(s.New, s.Past, math.Inf(1)) / each
-	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
-	format := s.Dense.Act
-	if x.Packed {
-		format = unit.FP8
+	width := float64(x.Heads * x.Dim)
+	dst, o := add(dst, "indexer", Index)
+	if o.Format = s.Dense.Act; x.Packed {
+		o.Format = unit.FP8
 	}
-	return append(dst, Op{
-		Name: "indexer", Type: Index, Format: format, Model: flops, Decode: s.splitsKeys(),
-		Shape: roofline.Shape{M: s.Tokens(), K: float64(x.Heads * x.Dim)},
-		Work: roofline.Work{
-			FLOPs: flops, Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
-			KV:   x.KeyBytes(s.Scheme.KV).Times(s.Batch * (s.Past + s.New) / each),
-			Acts: s.Bytes(s.Tokens() * float64(x.Heads*x.Dim)),
-		},
-	})
+	o.Decode, o.Model, o.Shape.M, o.Shape.K = s.splitsKeys(), unit.FLOPs(2*width*pairs), s.Tokens(), width
+	o.Work.FLOPs, o.Work.Vector = o.Model, unit.FLOPs(3*float64(x.Heads)*pairs)
+	o.Work.KV, o.Work.Acts = x.KeyBytes(s.Scheme.KV).Times(s.Batch*(s.Past+s.New)/each), s.Bytes(s.Tokens()*width)
+	return dst
 }
 
 // A mask says which keys a query attends to under the causal mask. Pairs and keys, and so FLOPs and bytes of attention in prefill and

@@ -137,39 +137,28 @@ func (p *Parallelism) CheckModel(m *models.Model) error {
 
 // checkBlock checks that the degrees divide the matrices and the experts of a block.
 func (p *Parallelism) checkBlock(m *models.Model, b *models.Block) error {
-	type cut struct {
-		matrices []models.Linear
-		degree   string // as its flag
-		ranks    int
+	err := cmp.Or(checkLinears(m, b, b.In, "tp", p.TP), checkLinears(m, b, b.Out, "tp", p.TP))
+	e := b.Experts
+	switch {
+	case err != nil || e == nil:
+		return err
+	case e.Count%p.EP != 0:
+		return fmt.Errorf("ep %d does not divide the %d experts of %s", p.EP, e.Count, m.Name)
+	case p.MoETP > 0:
+		err = checkLinears(m, b, e.In, "moe-tp", p.ExpertTP())
+	default:
+		err = checkLinears(m, b, e.In, "tp", p.ExpertTP())
 	}
-	cuts := []cut{{b.In, "tp", p.TP}, {b.Out, "tp", p.TP}}
-	if e := b.Experts; e != nil {
-		if e.Count%p.EP != 0 {
-			return fmt.Errorf("ep %d does not divide the %d experts of %s", p.EP, e.Count, m.Name)
-		}
-		degree := "tp"
-		if p.MoETP > 0 {
-			degree = "moe-tp"
-		}
-		if cuts = append(cuts, cut{e.In, degree, p.ExpertTP()}); e.Shared != nil {
-			cuts = append(cuts, cut{e.Shared.In, "tp", p.TP})
-		}
+	if err == nil && e.Shared != nil {
+		err = checkLinears(m, b, e.Shared.In, "tp", p.TP)
 	}
-	for _, c := range cuts {
-		if err := checkLinears(m, b, c.matrices, c.degree, c.ranks); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // checkLinears checks that a degree of parallelism, named as its flag, divides matrices.
-func checkLinears(m *models.Model, b *models.Block, ls []models.Linear, degree string, tp int) error {
-	if tp == 1 {
-		return nil
-	}
+func checkLinears(m *models.Model, b *models.Block, ls []models.Linear, degree string, ranks int) error {
 	for i := range ls {
-		if l := &ls[i]; l.Parts(tp) == 0 {
+		if l := &ls[i]; ranks > 1 && l.Parts(ranks) == 0 {
 			what, n := "outputs", l.Out
 			switch {
 			case l.Heads > 0:
@@ -177,7 +166,7 @@ func checkLinears(m *models.Model, b *models.Block, ls []models.Linear, degree s
 			case l.Split == models.Rows:
 				what, n = "inputs", l.In
 			}
-			return fmt.Errorf("%s %d does not divide the %d %s of %s in %s of %s", degree, tp, n, what, l.Name, b.Name, m.Name)
+			return fmt.Errorf("%s %d does not divide the %d %s of %s in %s of %s", degree, ranks, n, what, l.Name, b.Name, m.Name)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"llmprof/models"
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -13,13 +12,10 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	tp, t := float64(s.Par.TP), s.Tokens()
 	stream := s.Scheme.Stream()
 	if conv := float64(c.Conv) / tp; conv > 0 {
-		dst = append(dst, Op{
-			Name: "causal_conv", Type: Conv,
-			Work: roofline.Work{
-				Vector: unit.FLOPs(2 * t * conv * float64(c.Kernel)), Acts: stream.Bytes(2 * t * conv),
-				Weights: stream.Bytes(conv * float64(c.Kernel)), State: s.Remembered(c).Times(2 * s.Batch),
-			},
-		})
+		var o *Op
+		dst, o = add(dst, "causal_conv", Conv)
+		o.Work.Vector, o.Work.Acts = unit.FLOPs(2*t*conv*float64(c.Kernel)), stream.Bytes(2*t*conv)
+		o.Work.Weights, o.Work.State = stream.Bytes(conv*float64(c.Kernel)), s.Remembered(c).Times(2*s.Batch)
 	}
 	elements := float64(c.StateElements()) / tp
 	if elements == 0 {
@@ -27,19 +23,16 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	}
 	width := c.Width() / tp
 	gates := 2 * float64(c.Groups) * float64(c.StateDim)
-	op := Op{
-		Name: scans[c.Kind].name, Type: Scan, Format: stream,
-		Work: roofline.Work{State: s.StateFormat(c).Bytes(2 * s.Batch * elements), Acts: stream.Bytes(t * (2*width + gates))},
-	}
-	flops := t * elements * scans[c.Kind].flops
+	dst, o := add(dst, scans[c.Kind].name, Scan)
+	o.Format = stream
+	o.Work.State, o.Work.Acts = s.StateFormat(c).Bytes(2*s.Batch*elements), stream.Bytes(t*(2*width+gates))
 	if chunk := s.chunkLen(c); chunk > 0 {
-		op.Type, op.Work.FLOPs = ChunkedScan, unit.FLOPs(t*ChunkedFLOPs(c, chunk)/tp)
-		op.Shape.Tiles = s.New / chunk
-		op.Model = op.Work.FLOPs.Times(tp)
+		o.Type, o.Work.FLOPs, o.Shape.Tiles = ChunkedScan, unit.FLOPs(t*ChunkedFLOPs(c, chunk)/tp), s.New/chunk
+		o.Model = o.Work.FLOPs.Times(tp)
 	} else {
-		op.Work.Vector = unit.FLOPs(flops)
+		o.Work.Vector = unit.FLOPs(t * elements * scans[c.Kind].flops)
 	}
-	return append(dst, op)
+	return dst
 }
 
 // scans has the names of the recurrences, and the FLOPs of a token for each state value
