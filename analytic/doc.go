@@ -3,7 +3,7 @@
 //
 //	[]operator.Op -> []Kernel -> roofline.Cost -> Estimate
 //
-// A Case asks one question: this model, on this machine, split in this way, with this
+// A Case is what is estimated: this model, on this machine, split in this way, with this
 // workload. Package operator lists the operators of each step, free of any hardware and
 // any engine. An Engine lowers them to kernels: which are fused, of which class each is,
 // and how many launches they take. Package roofline prices a kernel by the law of its

@@ -10,7 +10,7 @@ import (
 	"llmprof/unit"
 )
 
-// A Case is one question: what a workload costs with a model, split over GPUs in some way,
+// A Case is what is estimated: what a workload costs with a model, split over GPUs in some way,
 // on a machine.
 type Case struct {
 	Model    *models.Model
@@ -84,7 +84,7 @@ const (
 // the phase by a percent of it. That of the power limit is by a lower limit.
 type Dependence [NumLevers]unit.Seconds
 
-// An Estimate is the answer to a Case.
+// An Estimate is what a Case costs.
 type Estimate struct {
 	GPUs    int
 	Memory  Memory
@@ -144,7 +144,7 @@ func (c *Case) check() error {
 	return nil
 }
 
-// Predict answers the case. For many workloads of one case make a Predictor.
+// Predict is the estimate of a case. For many workloads of one case make a Predictor.
 func Predict(c *Case) (Estimate, error) {
 	p, err := NewPredictor(c)
 	if err != nil {
@@ -153,7 +153,7 @@ func Predict(c *Case) (Estimate, error) {
 	return p.Predict(&c.Workload)
 }
 
-// Predict answers for one workload.
+// Predict is the estimate of one workload.
 func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	e, _, _, err = p.predict(w, estimate, false)
 	return e, err
@@ -170,7 +170,7 @@ func (p *Predictor) Fitting(w *Workload) (e Estimate, err error) {
 	return e, err
 }
 
-// predict answers for one workload, with the sums over both phases; for one that does not fit by its memory alone if it has to fit.
+// predict is the estimate of one workload, with the sums over both phases; of one that has to fit and does not, its memory alone.
 func (p *Predictor) predict(w *Workload, d detail, fitting bool) (e Estimate, prefill, decode total, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, prefill, decode, err
@@ -212,7 +212,7 @@ func (r *runner) prefill(all *total, w *Workload) {
 	all.exposed += request.sum()
 }
 
-// assemble turns the sums into the answer.
+// assemble turns the sums into the estimate.
 func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	par := p.Par
 	e.Tokens, e.KVPerToken = w.GenLen-1, p.Model.KVBytesPerToken(p.Scheme.KV)

@@ -1,6 +1,8 @@
 package analytic
 
 import (
+	"slices"
+
 	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -68,34 +70,21 @@ func (p *Predictor) launch(stage *timing, slopes *roofline.Slopes, s *operator.S
 // asynchronous scheduling, the other work for a decode step. That work hides behind launches where there is no CUDA graph, as in
 // steps with prompts, which have it beside their launches where the next step is launched before the tokens are handed out.
 func (p *Predictor) host(t *timing, s *operator.Step) (h hostTime) {
-	m, e := p.machine, p.machine.Engine.Profile()
-	eager := func() {
+	m, e, decode := p.machine, p.machine.Engine.Profile(), s.Decode()
+	if !decode || !e.Graph {
 		h.add(m, roofline.HostLaunch, t.launches)
 		h.add(m, roofline.HostDispatch, t.calls)
 	}
-	async := func() {
-		if !e.Blocking {
-			h.add(m, roofline.HostAsync, 1)
-		}
-	}
-	switch {
-	case s.Decode() && e.Graph:
-		async()
-	case s.Decode() && !e.Blocking:
-		if eager(); h.sum() < m.seconds(roofline.HostAsync) {
-			h = nil
-			async()
-		}
-	case e.Ahead:
-		async()
-		eager()
-	default:
-		eager()
+	if e.Blocking || !decode && !e.Ahead {
 		return h
 	}
-	if !e.Blocking {
-		h.add(m, roofline.HostSequence, s.Batch)
+	switch async := (hostTerm{roofline.HostAsync, m.seconds(roofline.HostAsync)}); {
+	case !decode:
+		h = slices.Insert(h, 0, async)
+	case h.sum() < async.time:
+		h = hostTime{async}
 	}
+	h.add(m, roofline.HostSequence, s.Batch)
 	return h
 }
 

@@ -42,13 +42,13 @@ func (m *Machine) rest(f *hardware.CalibrationFile) error {
 	b.fitted, b.serves = true, f.Serves(e.Engine()) && f.Tables == nil // tables of operators contain nothing of the host
 	b.otherEngine = f.Engine != "" && !f.Serves(e.Engine())
 	b.host = b.serves && f.Values[roofline.HostLaunch.String()].Value > 0
-	moved, err := f.Perturbed(m.GPU, e.Engine())
-	for i := range moved {
-		if k := roofline.ConstantOf(moved[i].Key); k != roofline.None {
+	perturbed, err := f.Perturbed(m.GPU, e.Engine())
+	for i := range perturbed {
+		if k := roofline.ConstantOf(perturbed[i].Key); k != roofline.None {
 			m.Cal.Fitted[k] = true // what the file leaves at its default is moved by the board's error, which counts once
 		}
-		e.Set(m.GPU, &moved[i].Calibration)
-		if s := m.slower(&moved[i].Constants); len(s) > 0 {
+		e.Set(m.GPU, &perturbed[i].Calibration)
+		if s := m.slower(&perturbed[i].Constants); len(s) > 0 {
 			b.slow = append(b.slow, s)
 		}
 	}

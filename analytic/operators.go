@@ -35,7 +35,7 @@ type Operator struct {
 	busy   energy.Busy  // for its energy
 }
 
-// Explain answers for one workload by operator: of the whole prompts, and of the mean decode step.
+// Explain is the estimate of one workload by operator: of the whole prompts, and of the mean decode step.
 func (p *Predictor) Explain(w *Workload) (e Estimate, prefill, decode []Operator, err error) {
 	e, first, rest, err := p.predict(w, operators, false)
 	if err != nil {

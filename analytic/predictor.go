@@ -9,7 +9,7 @@ import (
 	"llmprof/unit"
 )
 
-// A Predictor answers for any number of workloads of one model, machine, split and scheme. It
+// A Predictor estimates any number of workloads of one model, machine, split and scheme. It
 // serves several goroutines at once. Through its operator.Rank it has the Model, its
 // split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {

@@ -1,6 +1,6 @@
 package unit
 
-// A Metric is one figure of an answer, with its 90 % interval and its floor where it has them; 0 is none.
+// A Metric is one figure of an estimate, with its 90 % interval and its floor where it has them; 0 is none.
 type Metric struct {
 	Key    string
 	Title  string // what people call it; "" for one that tables of headlines leave out

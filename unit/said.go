@@ -47,7 +47,7 @@ func (s Said) Key() string { return strings.Trim(settingName.FindString(s.format
 // Arguments are what the sentence is made of.
 func (s Said) Arguments() []any { return s.args }
 
-// A Warning is what a reader has to know before trusting an answer: a code, and a sentence that is made of its arguments.
+// A Warning is what a reader has to know before trusting an estimate: a code, and a sentence that is made of its arguments.
 type Warning struct {
 	Code string
 	Said

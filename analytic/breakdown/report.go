@@ -28,7 +28,7 @@ type Report struct {
 // An Operator is the sums of an operator of the model in a phase.
 type Operator = analytic.Operator
 
-// Explain answers the case operator by operator.
+// Explain is the estimate of a case, operator by operator.
 func Explain(c *analytic.Case) (r Report, err error) {
 	p, err := analytic.NewPredictor(c)
 	if err != nil {

@@ -31,7 +31,7 @@ type Engine struct {
 	captures   func(e *Engine)                                           // what else changes with CUDA graphs of another size; nil for nothing
 	graphs     Graphs                                                    // the CUDA graphs that its servers are told to capture
 	schedulers []sized                                                   // its schedulers, the default first
-	settle     func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known
+	resolve    func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known
 	templates  bool                                                      // Dynamo and KServe have templates of its servers
 	launch     func(*Deployment) *args                                   // the command that starts a server; nil where none is known
 	images     map[string]string                                         // container images by vendor of GPUs, "" for other vendors

@@ -26,7 +26,7 @@ var llamaCPP = Engine{
 		operator.CacheWrite: ggmlCacheWrite, operator.Attend: ggmlAttention, operator.NonLinear: ggmlActivation,
 		operator.ExpertNonLinear: ggmlActivation, operator.TopK: ggmlRouting, operator.Sampling: ggmlLogits,
 	},
-	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch, settle: slotsThatFit,
+	schedulers: []sized{llamaCPPScheduler}, launch: llamaCPPLaunch, resolve: slotsThatFit,
 	options: map[string]func(*Engine){noGraphs: func(e *Engine) { e.profile.Graph = false }},
 	profile: analytic.Profile{
 		Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},

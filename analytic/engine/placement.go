@@ -168,7 +168,7 @@ func (p *Placement) Of(c *analytic.Case) (placed analytic.Case, err error) {
 	return placed, err
 }
 
-// At answers a case with a placement.
+// At is the estimate of a case with a placement.
 func (p *Placement) At(c *analytic.Case) (placed *Placed, err error) {
 	placed = &Placed{Placement: *p}
 	if placed.Case, err = p.Of(c); err == nil {

@@ -63,7 +63,7 @@ var sglang = Engine{
 	schedulers: []sized{sglangScheduler, {
 		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true, Receives: 1, Streams: 1},
 		sglangBudget,
-	}}, launch: sglangLaunch, settle: sglangSettle,
+	}}, launch: sglangLaunch, resolve: sglangResolve,
 	lower: lowerServed, decodes: sglangRows, prompts: captured{sglangPrompts, sglangPieces}, overlaps: 1024,
 	tile: sglangTile(sglangTuned),
 	kernels: kernels{

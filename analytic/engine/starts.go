@@ -20,10 +20,10 @@ type start struct {
 func (d *Deployment) start(budget, longest, sequences int) (start, bool) {
 	s := start{budget, longest, sequences}
 	p := d.served(sequences)
-	if p == nil || d.starts.settle == nil {
+	if p == nil || d.starts.resolve == nil {
 		return s, true
 	}
-	return s, d.starts.settle(&s, d, p)
+	return s, d.starts.resolve(&s, d, p)
 }
 
 // served is the predictor of one replica by the engine that is started, whatever that of the estimate; nil where it cannot be told.
@@ -52,14 +52,14 @@ func (s *start) holds(p *analytic.Predictor, tokens int) int {
 	return m.MaxBatch
 }
 
-// vllmSettle holds a command of vLLM to these rules, by the sources of 0.33:
+// vllmResolve holds a command of vLLM to these rules, by the sources of 0.33:
 //
 //   - A step has a token for every sequence: verify_max_model_len, vllm/config/scheduler.py, line 331.
 //   - Every sequence has a block of states in a CUDA graph of decode steps: vllm/config/compilation.py, line 1524.
 //   - The cache holds one request of the longest length: _check_enough_kv_cache_memory, vllm/v1/core/kv_cache_planning.py, line 68.
 //   - TP divides the heads of attention, and experts are there for --enable-expert-parallel: verify_with_parallel_config,
 //     vllm/config/model.py, lines 1559 and 1567. The split was held to both when it was estimated (operator.Parallelism.CheckModel).
-func vllmSettle(s *start, d *Deployment, p *analytic.Predictor) bool {
+func vllmResolve(s *start, d *Deployment, p *analytic.Predictor) bool {
 	s.sequences = min(s.sequences, s.budget)
 	cache, known := p.Start(s.budget, s.sequences, s.longest)
 	if scans(d.Model) && known && cache.Blocks < float64(s.sequences) {
@@ -72,7 +72,7 @@ func vllmSettle(s *start, d *Deployment, p *analytic.Predictor) bool {
 	return !known || cache.Requests >= 1
 }
 
-// sglangSettle holds a command of SGLang to these rules, by the sources of 0.5.23:
+// sglangResolve holds a command of SGLang to these rules, by the sources of 0.5.23:
 //
 //   - The pool has a token at least: MemoryPoolConfig, sglang/srt/model_executor/pool_configurator.py, line 95. A request that is longer
 //     than the pool is refused later, so that it has to hold one of those that are planned for.
@@ -81,7 +81,7 @@ func vllmSettle(s *start, d *Deployment, p *analytic.Predictor) bool {
 //   - TP divides the heads, and heads of KV divide it or are divided by it: models/llama.py, lines 183 to 193. The split was held to it
 //     when it was estimated.
 //   - Chunks are a multiple of the pages of its cache, of up to 64 tokens: arg_groups/validation_hook.py, line 244.
-func sglangSettle(s *start, d *Deployment, p *analytic.Predictor) bool {
+func sglangResolve(s *start, d *Deployment, p *analytic.Predictor) bool {
 	const page = 64
 	if s.budget > page {
 		s.budget -= s.budget % page

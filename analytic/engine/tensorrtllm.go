@@ -35,7 +35,7 @@ var tensorRT = Engine{
 	}},
 	schedulers: []sized{tensorRTScheduler, {
 		Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true},
-	}}, launch: tensorRTLaunch, settle: longestThatFits,
+	}}, launch: tensorRTLaunch, resolve: longestThatFits,
 	lower: lowerServed, decodes: tensorRTGraphs, overlaps: math.Inf(1), tile: tensorRTTile,
 	kernels: kernels{
 		operator.Rotary: tensorRTRotary, operator.CacheWrite: tensorRTCacheWrite,

@@ -47,7 +47,7 @@ var vllm = Engine{
 		gdnTriton: func(e *Engine) { e.kernels[operator.ChunkedScan] = vllmTritonScans.scan },
 	},
 	captures:   vllmCaptures,
-	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, templates: true, settle: vllmSettle, note: vllmNote,
+	schedulers: []sized{vllmScheduler}, launch: vllmLaunch, templates: true, resolve: vllmResolve, note: vllmNote,
 	images: map[string]string{"": "vllm/vllm-openai:latest", amd: "vllm/vllm-openai-rocm:latest", google: "vllm/vllm-tpu:latest"},
 	lower:  lowerServed, decodes: vllmGraphs, prompts: vllmGraphs, overlaps: 256, tile: vllmTile,
 	// Attention of vLLM's operator tables includes the write to the cache, but in vLLM's own traces attention takes as long

@@ -287,13 +287,13 @@ func DistinctInText(count, k, tokens float64) float64 {
 	return t.share
 }
 
-// A textShare is an answer of DistinctInText.
+// A textShare is a result of DistinctInText.
 type textShare struct {
 	key   [3]float64
 	share float64
 }
 
-// texts are latest answers of DistinctInText, without which an estimate of a mixture of experts takes half as long again.
+// texts are the latest results of DistinctInText, without which an estimate of a mixture of experts takes half as long again.
 var texts [1 << 12]atomic.Pointer[textShare]
 
 // ExpertTiles is the expected number of tiles of so many rows that hold the tokens of one expert: a router sends it the

@@ -18,7 +18,7 @@ import (
 // Step is the share by which a resource is made faster.
 const Step = 0.1
 
-// A Change is a case with one thing changed, and its answer.
+// A Change is a case with one thing changed, and its estimate.
 type Change struct {
 	Name string    // thing that is changed: "memory bandwidth", "TP 2"
 	By   unit.Said // settings that ask for the change; empty if there are none
@@ -55,7 +55,7 @@ func Resources(e *analytic.Estimate) []Change {
 // saved is what a resource that is faster by Step saves of the time that it accounts for.
 func saved(t unit.Seconds) unit.Seconds { return t.Times(1 - 1/(1+Step)) }
 
-// Choices answers the case with each choice that a user has on this kind of GPU and that
+// Choices are the estimates of a case with each choice that a user has on this kind of GPU and that
 // fits: a larger batch, narrower formats, more GPUs. Choices with most tokens a second for
 // each GPU come first.
 func Choices(c *analytic.Case) []Change {
