@@ -33,7 +33,7 @@ func (s *Server) prices() *prices {
 func (s *Server) turns() *prices { return newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0) }
 
 // mostKnown bounds how many steps are remembered.
-const mostKnown = 1 << 14
+const mostKnown = 1 << 17
 
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
 type mixture struct {

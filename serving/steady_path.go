@@ -134,6 +134,9 @@ type clock struct {
 	formed float64 // up to when the next step knows of arrivals
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
+
+	took    float64 // time of the last step
+	settled bool    // the host was as far ahead of the step after it as of it: further steps that cost as much take as long
 }
 
 // An occupied is the sequences of a path that decode, and the KV blocks of all that run.
@@ -488,7 +491,7 @@ func (w *path) run(c *Cost) {
 		r := rested(*c, min(w.rested/float64(analytic.Window), 1))
 		c = &r
 	}
-	launch, out := w.formed, w.now
+	launch, out, lag := w.formed, w.now, w.now-w.formed
 	if w.ahead {
 		launch += float64(c.Before)
 	}
@@ -500,13 +503,16 @@ func (w *path) run(c *Cost) {
 	}
 	w.sums.blocks += w.held * (end - w.now)
 	w.emit(out)
-	w.sums.busy += end - w.now
+	w.took = end - w.now
+	w.sums.busy += w.took
 	w.sums.energy += float64(c.Energy) - w.power*ahead
 	w.formed = end
 	if w.ahead = w.server.Scheduler.Async; w.ahead {
 		w.formed = unit.Larger(w.now, launched)
 	}
-	w.now, w.rested = end, 0
+	w.now = end
+	w.settled = w.rested == 0 && math.Abs(w.now-w.formed-lag) < 1e-9*w.took
+	w.rested = 0
 }
 
 // repeat runs further steps that are like the last one: those of a prompt that fills them, and those that only decode, up to the next one
@@ -517,7 +523,10 @@ func (w *path) repeat(c *Cost) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
-	if w.ahead { // by as much as a step takes, if the host has launched each before its begin
+	switch {
+	case w.ahead && w.settled:
+		length, lead = w.took, w.now-w.formed
+	case w.ahead: // by as much as a step takes, if the host has launched each before its begin
 		length -= float64(c.Waits)
 		if lead = length; min(w.now-w.formed, lead) < float64(c.Before+c.Launch) {
 			return

@@ -120,6 +120,28 @@ func TestPathOfManyPromptSteps(t *testing.T) {
 	}
 }
 
+// TestStepsOfSlowHost holds that steps which wait for the host alike are taken at once: a path of answers of 4096 tokens one at a time forms
+// a few steps for each, and takes as long as a simulation.
+func TestStepsOfSlowHost(t *testing.T) {
+	s := engineServer(t, "lfm2-1.2b", "rtx-4090", 1, "vllm", "vllm")
+	const rate, jobs, few = 1e-3, 64, 20
+	states, err := s.Steadies(t.Context(), Fixed(1024), Fixed(4096))
+	testkit.Must(t, err)
+	w := states.flow.newPath(states.flow.come(jobs, rate))
+	steps := 0
+	for w.next < len(w.jobs) {
+		w.step()
+		steps++
+	}
+	if steps > few*jobs {
+		t.Errorf("%d steps of %d answers: want %d at most", steps, jobs, few*jobs)
+	}
+	l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(1024), Gen: Fixed(4096), Requests: 16, Seed: 1}
+	r, st := simulate(t, s, l, Options{}), w.steady(rate)
+	agree(t, "TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.01)
+	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.01)
+}
+
 // TestSeldomRequests holds that fewer requests are followed the more seldom they meet, whose times are those of many more.
 func TestSeldomRequests(t *testing.T) {
 	s := server(t, "pythia-70m", "a100", 1, "vllm")
