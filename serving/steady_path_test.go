@@ -120,8 +120,8 @@ func TestPathOfManyPromptSteps(t *testing.T) {
 	}
 }
 
-// TestStepsOfSlowHost holds that steps which wait for the host alike are taken at once: a path of answers of 4096 tokens one at a time forms
-// a few steps for each, and takes as long as a simulation.
+// TestStepsOfSlowHost holds that steps which wait for the host alike are taken at once: a path of answers of 4096 tokens one at a time
+// forms a few steps for each, and takes as long as a simulation.
 func TestStepsOfSlowHost(t *testing.T) {
 	s := engineServer(t, "lfm2-1.2b", "rtx-4090", 1, "vllm", "vllm")
 	const rate, jobs, few = 1e-3, 64, 20

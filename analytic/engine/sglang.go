@@ -51,8 +51,8 @@ var sglang = Engine{
 			"torch 2.14.1 and FlashInfer 0.7.1 since 0.5.22",
 			apply: sglangStartsEarly},
 		{from: version{0, 5, 22}, until: version{1}, what: "Triton's kernels take other times, queries are copied, and latent attention of " +
-			"prompts in CUDA graphs runs over compressed keys", source: "_handle_attention_backend of attention_backend_handler.py of 0.5.23; traces of models of 8 and " +
-			"12 layers (experiments/h200-sglang)", apply: sglangCompressed},
+			"prompts in CUDA graphs runs over compressed keys", source: "_handle_attention_backend of attention_backend_handler.py of 0.5.23; " +
+			"traces of models of 8 and 12 layers (experiments/h200-sglang)", apply: sglangCompressed},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
 			apply: olderTables("sglang@0.5.6.post2")},
 	}},
@@ -196,8 +196,8 @@ func sglangStartsEarly(e *Engine, _ version) {
 	}
 }
 
-// sglangCompressed makes SGLang one whose prompts in CUDA graphs keep one path of latent attention, that over compressed keys and values, for
-// graphs of as many tokens as a step has.
+// sglangCompressed makes SGLang one whose prompts in CUDA graphs, of as many tokens as a step has, keep one path of latent attention: that
+// over compressed keys and values.
 func sglangCompressed(e *Engine, _ version) {
 	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.22")
 	e.prompts.most = sglangGraphs
