@@ -14,8 +14,7 @@ type frontend struct {
 	way     unit.Seconds // time of a token to its client besides
 	streams int          // tokens that are sent to a client at once, but for the first and the last
 
-	passing  bool         // a pass runs
-	end      unit.Seconds // end of the pass that runs
+	end      unit.Seconds // end of the pass that runs; 0 if none does
 	passes   int          // how many passes have begun
 	entering fifo[entering]
 	steps    fifo[delivered] // steps whose outputs wait for a pass
@@ -95,7 +94,7 @@ func (f *frontend) sends(s *stream) bool {
 // begin begins a pass if there is anything to do, and gives sent the streams whose tokens it sends, with
 // the time at which each client has them.
 func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
-	if f.passing || !f.busy() {
+	if f.end > 0 || !f.busy() {
 		return
 	}
 	half := f.token.Times(0.5)
@@ -119,14 +118,13 @@ func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 	for _, o := range f.outputs[:f.taken] {
 		gain += o.gain
 	}
-	f.passing = true
 	f.passes++
 	f.end = at + half.Times(float64(gain)) + f.intake.Times(float64(len(f.entering))/stages)
 }
 
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
 func (f *frontend) finish(enter func(packed)) {
-	f.passing = false
+	f.end = 0
 	for _, o := range f.outputs[:f.taken] {
 		s := o.stream
 		waits := f.sends(s)

@@ -11,7 +11,7 @@ import (
 // and tokens their clients.
 func passes(f *frontend, at unit.Seconds) (entered, sent []unit.Seconds) {
 	send := func(s *stream, at unit.Seconds) { s.unsent = 0; sent = append(sent, at) }
-	for f.begin(at, send); f.passing; f.begin(at, send) {
+	for f.begin(at, send); f.end > 0; f.begin(at, send) {
 		at = f.end
 		f.finish(func(packed) { entered = append(entered, at) })
 	}

@@ -47,20 +47,6 @@ var errLengths = errors.New("want tokens from 1 up, as 1024, a range as 512..204
 // ParseLengths reads "1024", "512..2048", "mean=2000,p95=6000" or "lognormal:1024,0.8". Numbers may end as those of unit.ParseNumber.
 func ParseLengths(text string) (l Lengths, err error) {
 	text = strings.TrimSpace(text)
-	number := func(s string) float64 {
-		v, failed := unit.ParseNumber(strings.TrimSpace(s))
-		if failed != nil || !(v > 0) {
-			err = errLengths
-		}
-		return v
-	}
-	whole := func(s string) float64 {
-		v := number(s)
-		if v != math.Trunc(v) {
-			err = errLengths
-		}
-		return v
-	}
 	if strings.Contains(text, "=") {
 		return parsePercentiles(text)
 	}
@@ -68,20 +54,28 @@ func ParseLengths(text string) (l Lengths, err error) {
 	rest, isLog := strings.CutPrefix(text, "lognormal:")
 	switch {
 	case isLog:
-		mean, spread, ok := strings.Cut(rest, ",")
-		if !ok {
+		mean, spread, _ := strings.Cut(rest, ",")
+		l = Lengths{Kind: "lognormal", Mean: parseLength(mean), Spread: parseLength(spread)}
+	case isRange:
+		l = Lengths{Kind: "uniform", Low: parseLength(low), High: parseLength(high)}
+	default:
+		l = Lengths{Kind: "fixed", Mean: parseLength(text)}
+	}
+	for _, v := range [...]float64{l.Mean, l.Low, l.High, l.Spread} {
+		if math.IsNaN(v) || !isLog && v != math.Trunc(v) {
 			return l, errLengths
 		}
-		l = Lengths{Kind: "lognormal", Mean: number(mean), Spread: number(spread)}
-	case isRange:
-		l = Lengths{Kind: "uniform", Low: whole(low), High: whole(high)}
-	default:
-		l = Lengths{Kind: "fixed", Mean: whole(text)}
-	}
-	if err != nil {
-		return l, err
 	}
 	return l, l.Check()
+}
+
+// parseLength reads a number above 0; other text is NaN.
+func parseLength(text string) float64 {
+	v, err := unit.ParseNumber(strings.TrimSpace(text))
+	if err != nil || !(v > 0) {
+		return math.NaN()
+	}
+	return v
 }
 
 // Plus is the lengths with so many tokens more. Lognormal ones keep their standard deviation.
@@ -115,8 +109,8 @@ func parsePercentiles(text string) (l Lengths, err error) {
 	var points []point
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		v, err := unit.ParseNumber(strings.TrimSpace(value))
-		if err != nil || !(v >= 1) {
+		v := parseLength(value)
+		if !(v >= 1) {
 			return l, errLengths
 		}
 		if name == "mean" {
@@ -156,9 +150,6 @@ func parsePercentiles(text string) (l Lengths, err error) {
 	return l, l.Check()
 }
 
-// MeanSquare is the mean of the square of a length.
-func (l *Lengths) MeanSquare() float64 { _, square := l.moments(); return square }
-
 // MeanLength is the mean of the lengths.
 func (l *Lengths) MeanLength() float64 { m, _ := l.moments(); return m }
 
@@ -169,11 +160,15 @@ func (l *Lengths) draw(r *rand.Rand) int {
 	case "uniform":
 		return int(l.Low) + r.IntN(int(l.High)-int(l.Low)+1)
 	case "lognormal":
-		s2 := math.Log1p(l.Spread * l.Spread)
-		v := math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*r.NormFloat64())
-		return int(min(max(math.Round(v), 1), maxLength))
+		return int(min(max(math.Round(l.lognormal(r.NormFloat64())), 1), maxLength))
 	}
 	return int(l.Mean)
+}
+
+// lognormal is the length that lies so many standard deviations from the median, in the logarithm.
+func (l *Lengths) lognormal(deviations float64) float64 {
+	s2 := math.Log1p(l.Spread * l.Spread)
+	return math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*deviations)
 }
 
 func (l *Lengths) moments() (mean, square float64) {
@@ -190,15 +185,10 @@ func (l *Lengths) moments() (mean, square float64) {
 
 // Longest is the longest of the lengths; of lognormal ones that of 999 in a thousand.
 func (l *Lengths) Longest() int {
-	switch l.Kind {
-	case "uniform":
-		return int(l.High)
-	case "lognormal":
+	if l.Kind == "lognormal" {
 		return l.at(0.999)
-	case "trace":
-		return l.Trace[len(l.Trace)-1]
 	}
-	return int(l.Mean)
+	return l.at(1)
 }
 
 // at is the length that a share of all are below.
@@ -215,10 +205,9 @@ func (l *Lengths) Quantile(share float64) float64 {
 	case "fixed":
 		return l.Mean
 	case "lognormal":
-		s2 := math.Log1p(l.Spread * l.Spread)
-		return math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
+		return l.lognormal(math.Sqrt2 * math.Erfinv(2*share-1))
 	case "trace":
-		return float64(l.Trace[int(share*float64(len(l.Trace)))])
+		return float64(l.Trace[min(int(share*float64(len(l.Trace))), len(l.Trace)-1)])
 	}
 	return l.Low + share*(l.High-l.Low)
 }

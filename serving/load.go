@@ -104,32 +104,31 @@ func (l *Load) Source() (Source, error) {
 	if l.Arrival.Kind == "closed" {
 		return newClients(min(l.Arrival.Concurrency, l.Requests), d.request), nil
 	}
-	return d, nil
+	return open(d.next), nil
 }
 
-// whole is a source that does not end early.
-type whole struct{}
+// open is a source whose requests come at their times, whatever becomes of others.
+type open func() (Request, bool)
 
-// Err is nil.
-func (whole) Err() error { return nil }
-
-// open is one whose requests come at their times, whatever becomes of others.
-type open struct{ whole }
+// Next is the next request.
+func (next open) Next() (Request, bool) { return next() }
 
 // Finished is nothing to it.
 func (open) Finished(unit.Seconds) {}
 
-// drawn is an open loop.
+// Err is nil: it does not end early.
+func (open) Err() error { return nil }
+
+// drawn is requests that are drawn.
 type drawn struct {
-	open
 	load   Load
 	random *rand.Rand
 	sent   int
 	at     float64
 }
 
-// Next draws the next request.
-func (d *drawn) Next() (Request, bool) {
+// next draws the next request of an open loop.
+func (d *drawn) next() (Request, bool) {
 	if d.sent > 0 && d.sent < d.load.Requests {
 		d.at += d.gap()
 	}
@@ -182,7 +181,6 @@ func gamma(r *rand.Rand, shape float64) float64 {
 
 // clients are a closed loop: each sends its next request when it has an answer.
 type clients struct {
-	whole
 	request func(at unit.Seconds) (Request, bool)
 	ready   agenda[struct{}]
 }
@@ -202,21 +200,17 @@ func (c *clients) Next() (Request, bool) {
 // Finished makes a client ready.
 func (c *clients) Finished(at unit.Seconds) { c.ready.add(at, struct{}{}) }
 
+// Err is nil: it does not end early.
+func (*clients) Err() error { return nil }
+
 // Replay is given requests at their times, which do not fall.
-func Replay(requests []Request) Source { return &replayed{left: requests} }
-
-// replayed is what Replay gives.
-type replayed struct {
-	open
-	left []Request
-}
-
-// Next is the next request.
-func (p *replayed) Next() (q Request, ok bool) {
-	if len(p.left) > 0 {
-		q, p.left, ok = p.left[0], p.left[1:], true
-	}
-	return q, ok
+func Replay(requests []Request) Source {
+	return open(func() (q Request, ok bool) {
+		if len(requests) > 0 {
+			q, requests, ok = requests[0], requests[1:], true
+		}
+		return q, ok
+	})
 }
 
 // Again is a closed loop of clients that send given requests in their order, each when one of them has

@@ -55,21 +55,11 @@ func binOf(v float64) int { return int(math.Floor(math.Log(max(v, 1e-9)) / width
 
 // Merge adds the values of another one.
 func (s *Sketch) Merge(o *Sketch) {
-	if len(o.Counts) == 0 {
-		return
-	}
-	if len(s.Counts) == 0 {
-		s.Base = o.Base
-	}
-	low, high := min(s.Base, o.Base), max(s.Base+len(s.Counts), o.Base+len(o.Counts))
-	s.Counts = slices.Insert(s.Counts, 0, make([]int, s.Base-low)...)
-	s.Base = low
-	s.Counts = append(s.Counts, make([]int, high-low-len(s.Counts))...)
+	sum := s.Sum + o.Sum
 	for i, n := range o.Counts {
-		s.Counts[o.Base-low+i] += n
+		s.Add(o.value(i), n)
 	}
-	s.N += o.N
-	s.Sum += o.Sum
+	s.Sum = sum
 }
 
 // later is the distribution of values that are larger by as much.

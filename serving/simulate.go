@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -164,23 +165,17 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)), only: i >= decode, longest: c.longest}
 		one.stopped = -analytic.Window
 		c.all = append(c.all, one)
-		if one.only {
-			c.first = append(c.first, one)
-		} else {
-			c.mixed = append(c.mixed, one)
-		}
 	}
+	c.mixed, c.first = c.all[:decode], c.all[decode:]
 	for _, all := range [2][]*replica{c.mixed, c.first} {
 		sharing := s.Predictor.Par.ExpertReplicas()
 		groups := (len(all) + sharing - 1) / sharing // which take turns, as servers behind a router
-		for first := range groups {
-			var peers []*replica
-			for i := first; i < len(all); i += groups {
-				peers = append(peers, all[i])
-			}
-			for _, r := range peers {
-				r.peers = peers
-			}
+		peers := make([][]*replica, groups)
+		for i, r := range all {
+			peers[i%groups] = append(peers[i%groups], r)
+		}
+		for i, r := range all {
+			r.peers = peers[i%groups]
 		}
 	}
 	if prefill == 0 {
@@ -214,14 +209,10 @@ type upcoming struct {
 
 func (r *replica) upcoming() upcoming {
 	next := upcoming{at: never}
-	if r.held > 0 && r.held < next.at {
-		next = upcoming{r.held, outputsDue}
-	}
-	if r.end > 0 && r.end < next.at {
-		next = upcoming{r.end, stepEnds}
-	}
-	if r.front.passing && r.front.end < next.at {
-		next = upcoming{r.front.end, passEnds}
+	for _, own := range [...]upcoming{{r.held, outputsDue}, {r.end, stepEnds}, {r.front.end, passEnds}} {
+		if own.at > 0 && own.at < next.at {
+			next = own
+		}
 	}
 	return next
 }
@@ -465,14 +456,9 @@ func (c *cluster) route(among []*replica, q *Request) *replica {
 	return among[turn%len(among)]
 }
 
+// least is the replica with the fewest requests, the first of several.
 func least(among []*replica) *replica {
-	best := among[0]
-	for _, r := range among[1:] {
-		if r.load() < best.load() {
-			best = r
-		}
-	}
-	return best
+	return slices.MinFunc(among, func(a, b *replica) int { return a.load() - b.load() })
 }
 
 // uneven is by how many requests a replica may be ahead of the least loaded one and

@@ -50,7 +50,7 @@ func (t *Trace) table(from *lines) error {
 			return err
 		}
 	}
-	t.form, t.Format = formOf(header.names(), false), "csv"
+	t.form, t.Format = formOf(header.has, false), "csv"
 	if i := strings.IndexAny(cells[0], ";\t|"); t.form == nil && len(cells) == 1 && i >= 0 {
 		return header.wrong("its columns are parted by %q: want commas, as in %s", cells[0][i], inCSV)
 	}

@@ -122,18 +122,18 @@ var separators = strings.NewReplacer("_", "", " ", "", "-", "", "\ufeff", "")
 // plain is a name without case, spaces, underscores and hyphens.
 func plain(name string) string { return separators.Replace(strings.ToLower(name)) }
 
-// formOf is the form of a record with these fields, or of an object around all records; nil if it is none of them.
-func formOf(record []string, around bool) *form {
+// formOf is the form of a record that has fields, or of an object around all records; nil if it is none of them.
+func formOf(has func(name string) bool, around bool) *form {
 	i := slices.IndexFunc(forms, func(f form) bool {
 		switch {
 		case around:
-			return slices.ContainsFunc(f.top, func(n names) bool { return n.all(record) })
+			return slices.ContainsFunc(f.top, func(n names) bool { return n.all(has) })
 		case f.top != nil:
 			return false
 		case f.marks != "":
-			return f.marks.all(record)
+			return f.marks.all(has)
 		}
-		return f.at.any(record) && f.prompt.any(record) && f.gen.any(record)
+		return f.at.any(has) && f.prompt.any(has) && f.gen.any(has)
 	})
 	if i < 0 {
 		return nil
@@ -142,14 +142,12 @@ func formOf(record []string, around bool) *form {
 }
 
 // general is the form of files of no known tool.
-func general() *form {
-	return &forms[slices.IndexFunc(forms, func(f form) bool { return f.what == "" })]
+func general() *form { return &forms[slices.IndexFunc(forms, func(f form) bool { return f.what == "" })] }
+
+func (n names) any(has func(name string) bool) bool {
+	return slices.ContainsFunc(strings.Fields(string(n)), has)
 }
 
-func (n names) any(of []string) bool {
-	return slices.ContainsFunc(of, func(name string) bool { return slices.Contains(strings.Fields(string(n)), name) })
-}
-
-func (n names) all(of []string) bool {
-	return !slices.ContainsFunc(strings.Fields(string(n)), func(name string) bool { return !slices.Contains(of, name) })
+func (n names) all(has func(name string) bool) bool {
+	return !slices.ContainsFunc(strings.Fields(string(n)), func(name string) bool { return !has(name) })
 }

@@ -101,14 +101,15 @@ func (r *record) read(in *values, above field, depth int, wanted []string) error
 	return in.err
 }
 
-// topNames are the names of the fields of the object that a file begins with, as far as its beginning has them.
-func topNames(head []byte) (names []string) {
+// topOf tells which fields the object has that a file begins with, as far as its beginning has them.
+func topOf(head []byte) func(name string) bool {
+	all := map[string]bool{}
 	v := &values{b: bytes.NewReader(head)}
 	v.fields(func(key string) {
-		names = append(names, plain(key))
+		all[plain(key)] = true
 		v.value(0)
 	})
-	return names
+	return func(name string) bool { return all[name] }
 }
 
 // walk lets take read the values to which a path leads: names of fields, and items for those of a list.

@@ -54,13 +54,7 @@ func (r *record) get(some names) *field {
 	return nil
 }
 
-func (r *record) names() []string {
-	all := make([]string, len(r.fields))
-	for i := range r.fields {
-		all[i] = r.fields[i].name
-	}
-	return all
-}
+func (r *record) has(name string) bool { return r.find(name) >= 0 }
 
 // wrong is a mistake in a record, with what it says.
 func (r *record) wrong(format string, args ...any) error {

@@ -141,7 +141,7 @@ func (t *Trace) open(b *bufio.Reader, head []byte) error {
 		return t.table(&lines{b: b, line: 1})
 	}
 	v := values{b: b, line: 1}
-	if t.form = formOf(topNames(head), true); t.form == nil {
+	if t.form = formOf(topOf(head), true); t.form == nil {
 		return t.begin((&document{values: v}).next)
 	}
 	t.Format = t.form.name
@@ -187,7 +187,7 @@ func (t *Trace) begin(next func() (*record, error)) error {
 	case len(some) == 0:
 		return end
 	case t.form == nil:
-		if t.form = formOf(some[0].names(), false); t.form == nil {
+		if t.form = formOf(some[0].has, false); t.form == nil {
 			return some[0].wrong("no field for %s", general().missing(some[0], inJSON))
 		}
 		t.Format = "jsonl"
