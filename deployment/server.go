@@ -90,12 +90,11 @@ func (d *Deployment) Server(ctx context.Context) (*serving.Server, error) {
 		return nil, err
 	}
 	v := &serving.Server{
-		Predictor: p, Scheduler: rules, Replicas: max(d.Parallel.DP, 1), Routing: q.Routing,
-		Context: cmp.Or(d.Workload.Longest, d.Model.MaxContext),
+		Predictor: p, Scheduler: rules, Routing: q.Routing, Context: cmp.Or(d.Workload.Longest, d.Model.MaxContext),
+		Layout: serving.Layout{Replicas: max(d.Parallel.DP, 1), Prefillers: or(q.Prefillers, 0), Link: d.handover()},
 		Caching: serving.Caching{CacheTokens: or(q.CacheTokens, 0), HitRate: or(q.HitRate, 0), NoCache: q.NoCache,
 			Offload: unit.Bytes(or(q.Offload, 0) * 1e9), ToHost: cmp.Or(d.GPU.PCIe, d.GPU.Bandwidth)}, // else the host's memory is the GPU's
 		Speculation: serving.Speculation{Drafts: or(q.Drafts, 0), Acceptance: or(q.Acceptance, 0)},
-		Prefillers:  or(q.Prefillers, 0), Link: d.handover(),
 	}
 	switch {
 	case q.DraftModel == "ngram" || v.Drafts == 0:

@@ -67,7 +67,7 @@ func (s *States) Of(q *Request) (*Load, error) {
 // at is the steady state at a rate, with that at the slow end of the interval where that is stable.
 func (s *States) at(rate float64) (load *Load, err error) {
 	load = &Load{Server: s.server, Rate: &rate, Prompt: s.prompt, Gen: s.gen}
-	layout := s.server.Layout()
+	layout := s.server.Layout
 	if load.Steady, err = s.all.Rate(rate, layout); err == nil {
 		load.High, _ = slowRate(s.all, rate, layout, s.slower)
 	}
@@ -83,7 +83,7 @@ func (s *States) clients(n int) (load *Load, err error) {
 		return nil, unit.Errorf("{concurrency}: %w", err)
 	}
 	load = &Load{Server: s.server, Concurrency: &n, Prompt: s.prompt, Gen: s.gen}
-	if load.Steady, err = s.all.Clients(n, s.server.Layout()); err == nil {
+	if load.Steady, err = s.all.Clients(n, s.server.Layout); err == nil {
 		load.High = Stretched(load.Steady, s.slower)
 	}
 	return load, err
@@ -141,7 +141,7 @@ const (
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes
 // at the slow end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
 func (s *States) Chart(part ChartPart) (all []ChartRate, slower float64, err error) {
-	layout := s.server.Layout()
+	layout := s.server.Layout
 	if _, err := s.all.Rate(chartLow, layout); err != nil {
 		return nil, 0, err
 	}

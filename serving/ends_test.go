@@ -87,7 +87,7 @@ func TestOddSteadyStatesEnd(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		layout := Layout{s.Replicas, s.Prefillers, s.Link}
+		layout := s.Layout
 		open, _ := all.Rate(1, layout)
 		c, _ := all.Capacity(layout)
 		clients, _ := all.Clients(1+random.IntN(200), layout)

@@ -18,7 +18,7 @@ func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Server{Predictor: casetest.Predictor(t, model, gpu, tp), Scheduler: rules, Replicas: 1}
+	return &Server{Predictor: casetest.Predictor(t, model, gpu, tp), Scheduler: rules, Layout: Layout{Replicas: 1}}
 }
 
 // engineServer is one replica of a model on GPUs by an engine, with a scheduler.
@@ -69,7 +69,7 @@ func (s *Server) SteadyRate(ctx context.Context, rate float64, prompt, gen Lengt
 	if err != nil {
 		return nil, err
 	}
-	return all.Rate(rate, s.Layout())
+	return all.Rate(rate, s.Layout)
 }
 
 // SteadyConcurrency is the steady state of clients of the server that have one request each at a time.
@@ -78,7 +78,7 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	if err != nil {
 		return nil, err
 	}
-	return all.Clients(clients, s.Layout())
+	return all.Clients(clients, s.Layout)
 }
 
 // agree holds a figure of the steady state to the simulated one.

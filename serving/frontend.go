@@ -8,11 +8,8 @@ import "llmprof/unit"
 // its client. While many clients get tokens a pass is long, and a new request, which needs several
 // passes, reaches the engine late: those that end together then begin together again.
 type frontend struct {
-	intake  unit.Seconds // time of a request over all its stages
-	token   unit.Seconds // time of a token: half takes it from a step's output, half sends it
-	closing unit.Seconds // time to end the stream of a request
-	way     unit.Seconds // time of a token to its client besides
-	streams int          // tokens that are sent to a client at once, but for the first and the last
+	apiTimes
+	streams int // tokens that are sent to a client at once, but for the first and the last
 
 	end      unit.Seconds // end of the pass that runs; 0 if none does
 	passes   int          // how many passes have begun
@@ -23,6 +20,10 @@ type frontend struct {
 	ready    []*stream       // streams that have tokens to send
 	sums     bool            // only the times of first and last tokens are asked for
 }
+
+// An apiTimes is the time of a request over all its stages, that of a token, of which half takes it from a step's output and half sends it,
+// that to end the stream of a request, and the way of a token to its client besides.
+type apiTimes struct{ intake, token, closing, way unit.Seconds }
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
 // experiments/vllm-load the first of 128 requests that come together gets its headers after 107 of 159 ms.
@@ -69,10 +70,9 @@ func (s *Server) frontend() frontend {
 	return f
 }
 
-// paced is the process on a host that is faster or slower than expected.
-func (f frontend) paced(by float64) frontend {
-	f.intake, f.token, f.closing, f.way = f.intake.Times(by), f.token.Times(by), f.closing.Times(by), f.way.Times(by)
-	return f
+// paced is the times on a host that is faster or slower than expected.
+func (f apiTimes) paced(by float64) apiTimes {
+	return apiTimes{f.intake.Times(by), f.token.Times(by), f.closing.Times(by), f.way.Times(by)}
 }
 
 // each is the time of a token where several are sent at once.

@@ -21,7 +21,7 @@ func passes(f *frontend, at unit.Seconds) (entered, sent []unit.Seconds) {
 // A request alone takes its own time, and one of many that come together that of nearly all.
 func TestIntake(t *testing.T) {
 	for _, n := range []int{1, 8, 128} {
-		f := &frontend{intake: 1e-3, token: 1e-4}
+		f := &frontend{apiTimes: apiTimes{intake: 1e-3, token: 1e-4}}
 		for range n {
 			f.enters(packed{})
 		}
@@ -36,7 +36,7 @@ func TestIntake(t *testing.T) {
 // Tokens of several steps that wait for one client are sent together, and a request that comes while many
 // get tokens waits for a pass at each of its stages.
 func TestStreams(t *testing.T) {
-	f := &frontend{intake: 1e-3, token: 1e-4}
+	f := &frontend{apiTimes: apiTimes{intake: 1e-3, token: 1e-4}}
 	all := make([]*stream, 100)
 	for i := range all {
 		all[i] = &stream{}
@@ -74,7 +74,7 @@ func TestStreams(t *testing.T) {
 
 // A stream that ends delays the tokens that are sent after its last one.
 func TestEndOfStream(t *testing.T) {
-	f := &frontend{token: 1e-4, closing: 1e-3}
+	f := &frontend{apiTimes: apiTimes{token: 1e-4, closing: 1e-3}}
 	f.hand([]output{{&stream{}, 1, true}, {&stream{}, 1, false}})
 	_, sent := passes(f, 1)
 	if len(sent) != 2 {

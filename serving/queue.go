@@ -38,12 +38,6 @@ type arrival struct {
 	came unit.Seconds // when the engine had it
 }
 
-// A prefilled is a request that another replica began, and that waits for a decode step.
-type prefilled struct {
-	*stream
-	came unit.Seconds // when its cache had arrived
-}
-
 // A late is a sequence that was preempted, and that waits behind others.
 type late struct {
 	*sequence
@@ -54,7 +48,7 @@ type late struct {
 type queue struct {
 	again     []*sequence // the next one last
 	late      fifo[late]
-	prefilled fifo[prefilled]
+	prefilled fifo[*sequence]
 	fresh     fifo[arrival]
 	left      int // how many handed-over sequences and requests have left the queue
 }
@@ -71,13 +65,10 @@ func (w *queue) front() *sequence {
 		w.again = append(w.again, w.late.pop().sequence)
 		return w.again[0]
 	case len(w.prefilled) > 0:
-		p := w.prefilled.pop()
-		q := w.sequence(p.stream, p.came)
-		q.computed, q.generated = q.goal, 1
-		q.goal++
+		w.again = append(w.again, w.prefilled.pop())
 	case len(w.fresh) > 0:
 		a := w.fresh.pop()
-		w.sequence(&stream{packed: a.packed}, a.came)
+		w.again = append(w.again, newSequence(&stream{packed: a.packed}, a.came))
 	default:
 		return nil
 	}
@@ -85,16 +76,19 @@ func (w *queue) front() *sequence {
 	return w.again[0]
 }
 
-// sequence makes a sequence that is the next to begin.
-func (w *queue) sequence(s *stream, came unit.Seconds) *sequence {
-	q := &sequence{stream: s, Request: s.request(), arrived: came, progress: progress{goal: int(s.prompt)}}
-	w.again = append(w.again, q)
-	return q
+func newSequence(s *stream, came unit.Seconds) *sequence {
+	return &sequence{stream: s, Request: s.request(), arrived: came, progress: progress{goal: int(s.prompt)}}
+}
+
+// begun lets a request wait that another replica began, for a decode step, from when its cache has arrived.
+func (w *queue) begun(s *stream, came unit.Seconds) {
+	q := newSequence(s, came)
+	q.computed, q.generated = q.goal, 1
+	q.goal++
+	w.prefilled.push(q)
 }
 
 func (w *queue) popFront() { w.again = w.again[:len(w.again)-1] }
-
-func (w *queue) pushFront(q *sequence) { w.again = append(w.again, q) }
 
 func (w *queue) pushBack(q *sequence) { w.late.push(late{q, w.left + len(w.prefilled) + len(w.fresh)}) }
 

@@ -83,7 +83,7 @@ func TestQueue(t *testing.T) {
 				t.Fatalf("%d leaves with %+v, want %d", q.index, q.Request, want[0])
 			}
 			if want = want[1:]; kind == 4 { // It is preempted.
-				w.pushFront(q)
+				w.again = append(w.again, q)
 				want = append([]int{q.index}, want...)
 			}
 		}

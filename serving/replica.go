@@ -289,7 +289,7 @@ func (r *replica) preempt(q *sequence, now unit.Seconds) {
 	if r.policy.behind() {
 		r.waiting.pushBack(q)
 	} else {
-		r.waiting.pushFront(q)
+		r.waiting.again = append(r.waiting.again, q)
 	}
 }
 

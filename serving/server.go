@@ -16,14 +16,18 @@ import (
 type Server struct {
 	Predictor *analytic.Predictor
 	Scheduler engine.Scheduler
-	Replicas  int    // replicas that decode, and prefill unless Prefillers do
 	Routing   string // "round-robin", "least-loaded" or "prefix-aware"
 	Context   int    // longest that the model takes, prompt and answer; 0 for no limit
+	Layout
 	Caching
 	Speculation
+}
 
-	Prefillers int              // replicas that prefill and hand the cache over to those that decode
-	Link       unit.BytesPerSec // rate at which one GPU hands the cache over
+// A Layout is how many replicas a server has.
+type Layout struct {
+	Replicas   int              // that decode, and prefill unless Prefillers do
+	Prefillers int              // that prefill and hand the cache over to those that decode
+	Link       unit.BytesPerSec // by which one GPU hands it over
 }
 
 // Caching is how a replica keeps KV blocks.
@@ -70,8 +74,15 @@ func (s *Server) Check() error {
 	if most, pooled := s.Predictor.MostSequences(s.Scheduler.Budget); pooled && most == 0 {
 		return errors.New("no request can run: the memory that the weights leave has slots for the states of none")
 	}
-	if err := checkRules(&s.Scheduler); err != nil {
-		return err
+	switch rules := &s.Scheduler; {
+	case rules.Budget < 1 || rules.Budget > maxLength:
+		return fmt.Errorf("a step of at most %d tokens: want from 1 to %d", rules.Budget, maxLength)
+	case rules.MaxSeqs < 1 || rules.MaxSeqs > 1<<20:
+		return fmt.Errorf("at most %d sequences: want from 1 to %d", rules.MaxSeqs, 1<<20)
+	case rules.Block < 1 || rules.Block > 1<<16:
+		return fmt.Errorf("KV blocks of %d tokens: want from 1 to %d", rules.Block, 1<<16)
+	case !(rules.Watermark >= 0 && rules.Watermark < 1):
+		return fmt.Errorf("a watermark of %g: want from 0 and below 1", rules.Watermark)
 	}
 	return s.room().check(s)
 }
@@ -188,18 +199,4 @@ func (s *Server) cached(prompt int) int {
 func (s *Server) Tokens() int {
 	r := s.room()
 	return int(math.Round(float64(r.blocks) * r.logged))
-}
-
-func checkRules(s *engine.Scheduler) error {
-	switch {
-	case s.Budget < 1 || s.Budget > maxLength:
-		return fmt.Errorf("a step of at most %d tokens: want from 1 to %d", s.Budget, maxLength)
-	case s.MaxSeqs < 1 || s.MaxSeqs > 1<<20:
-		return fmt.Errorf("at most %d sequences: want from 1 to %d", s.MaxSeqs, 1<<20)
-	case s.Block < 1 || s.Block > 1<<16:
-		return fmt.Errorf("KV blocks of %d tokens: want from 1 to %d", s.Block, 1<<16)
-	case !(s.Watermark >= 0 && s.Watermark < 1):
-		return fmt.Errorf("a watermark of %g: want from 0 and below 1", s.Watermark)
-	}
-	return nil
 }

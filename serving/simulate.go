@@ -143,7 +143,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		front = s.frontend()
 	}
 	if o.pace != nil {
-		front = front.paced(o.pace.Host)
+		front.apiTimes = front.paced(o.pace.Host)
 	}
 	if o.priced == nil {
 		o.priced = s.prices()
@@ -241,7 +241,7 @@ func (c *cluster) step() bool {
 		c.arrive()
 	case cacheComes:
 		who = c.route(c.mixed, &Request{})
-		who.waiting.prefilled.push(prefilled{c.handovers.next().what, c.now})
+		who.waiting.begun(c.handovers.next().what, c.now)
 		c.wake(who)
 	case stepEnds:
 		c.ended(who)

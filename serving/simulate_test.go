@@ -229,7 +229,7 @@ func TestReceiveInterval(t *testing.T) {
 		s.Scheduler.Receives = steps
 		all, err := s.Steadies(context.Background(), Fixed(64), Fixed(1000))
 		testkit.Must(t, err)
-		st, err := all.Rate(2, s.Layout())
+		st, err := all.Rate(2, s.Layout)
 		testkit.Must(t, err)
 		return float64(st.TTFT)
 	}

@@ -8,16 +8,6 @@ import (
 	"llmprof/unit"
 )
 
-// A Layout is how many replicas a server has.
-type Layout struct {
-	Replicas   int              // that decode, and prefill unless Prefillers do
-	Prefillers int              // that prefill and hand the cache over
-	Link       unit.BytesPerSec // by which one GPU hands it over
-}
-
-// Layout is the replicas of a server.
-func (s *Server) Layout() Layout { return Layout{s.Replicas, s.Prefillers, s.Link} }
-
 // Steadies are the steady states of a server at any rate or with any number of clients, with any number of replicas, which
 // share the times of its steps. It is for one goroutine, and for the time until its context ends: what is asked then is the error of that.
 type Steadies struct {
@@ -167,7 +157,7 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 // Simulate runs the requests of a source through a layout of the server, at the times of steps that are known.
 func (t *Steadies) Simulate(source Source, l Layout, o Options) (*Result, error) {
 	server := t.server
-	server.Replicas, server.Prefillers, server.Link = l.Replicas, l.Prefillers, l.Link
+	server.Layout = l
 	o.priced = t.prices
 	return Simulate(t.ctx, &server, source, o)
 }

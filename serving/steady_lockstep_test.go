@@ -21,7 +21,7 @@ func sharing(t *testing.T, model, gpu, policy string, tp, replicas, group int) *
 	testkit.Must(t, err)
 	rules, err := engine.SchedulerOf(policy, c.Machine.Engine, c.Machine.GPU)
 	testkit.Must(t, err)
-	return &Server{Predictor: p, Scheduler: rules, Replicas: replicas}
+	return &Server{Predictor: p, Scheduler: rules, Layout: Layout{Replicas: replicas}}
 }
 
 // A prompt lengthens the steps of all replicas that share experts: the steady state of these is that of the simulation.

@@ -31,7 +31,7 @@ func (x *fullCache) server(t testing.TB) *Server {
 	if x.budget > 0 {
 		rules.Budget = x.budget
 	}
-	return &Server{Predictor: p, Scheduler: rules, Replicas: 1, Caching: Caching{CacheTokens: x.tokens}}
+	return &Server{Predictor: p, Scheduler: rules, Layout: Layout{Replicas: 1}, Caching: Caching{CacheTokens: x.tokens}}
 }
 
 // answered is the rate of answers where requests come faster than they are answered, without those that fill the server.

@@ -114,7 +114,7 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 		rules, err := engine.SchedulerOf(policy, c.Machine.Engine, c.Machine.GPU)
 		testkit.Must(t, err)
 		rules.Async = rules.Async && !synchronous
-		s := &Server{Predictor: p, Scheduler: rules, Replicas: 1, Caching: Caching{HitRate: hit},
+		s := &Server{Predictor: p, Scheduler: rules, Layout: Layout{Replicas: 1}, Caching: Caching{HitRate: hit},
 			Speculation: Speculation{Drafts: drafts, Acceptance: 0.7}}
 		if s.Check() == nil {
 			return s, fmt.Sprintf("%s on %d × %s, %s, asynchronous %v, hit rate %g, %d drafts", model, tp, gpu, policy, rules.Async, hit, drafts)

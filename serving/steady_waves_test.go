@@ -68,7 +68,7 @@ func TestPartOfACrowd(t *testing.T) {
 			source, err := (&Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: lengths[0], Gen: lengths[1],
 				Requests: 8*clients + 4000, Seed: 1}).Source()
 			testkit.Must(t, err)
-			r, err := all.Simulate(source, s.Layout(), Options{Warmup: 3 * clients})
+			r, err := all.Simulate(source, s.Layout, Options{Warmup: 3 * clients})
 			testkit.Must(t, err)
 			return r
 		}

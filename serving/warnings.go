@@ -24,7 +24,7 @@ func (r *Result) Warnings(ctx context.Context, s *Server, name string, l *Load) 
 	if s.Prefillers == 0 || l.Gen.MeanLength() >= 2 { // An answer of one token has no decode.
 		states, err := s.Steadies(ctx, l.Prompt, l.Gen)
 		if err == nil {
-			_, err = states.Rate(l.Arrival.Rate, s.Layout())
+			_, err = states.Rate(l.Arrival.Rate, s.Layout)
 		}
 		if err != nil {
 			warn("unstable", "%v; the times grow with the number of requests", err)

@@ -56,7 +56,7 @@ func servedBy(t *testing.T, s *Served, gpu string, constants map[roofline.Consta
 		t.Fatal(err)
 	}
 	for i := range s.Points {
-		s.Points[i].Seconds = seenBy(t, &serving.Server{Predictor: p, Scheduler: rules, Replicas: 1}, &s.Points[i])
+		s.Points[i].Seconds = seenBy(t, &serving.Server{Predictor: p, Scheduler: rules, Layout: serving.Layout{Replicas: 1}}, &s.Points[i])
 	}
 }
 

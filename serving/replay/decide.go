@@ -17,15 +17,6 @@ var (
 	ErrBlock = errors.New("how many tokens a hash of the trace is of is not known")
 )
 
-// decide finds the unit of times and the tokens of a hash by the first records of a trace.
-func (t *Trace) decide(some []*record) error {
-	known, err := t.decideBlock(some)
-	if err != nil {
-		return err
-	}
-	return t.decideUnit(some, known)
-}
-
 // A seenTimes is what the first times of a trace are.
 type seenTimes struct {
 	at        *field // the last that is a number, or the first
@@ -52,8 +43,13 @@ func (t *Trace) seenTimes(some []*record) (seen seenTimes) {
 	return seen
 }
 
-// decideUnit finds the unit of times. The form says it unless the hashes are other than the form has them.
-func (t *Trace) decideUnit(some []*record, known bool) error {
+// decide finds the unit of times and the tokens of a hash by the first records of a trace. The form says the unit unless the hashes are
+// other than the form has them.
+func (t *Trace) decide(some []*record) error {
+	known, err := t.decideBlock(some)
+	if err != nil {
+		return err
+	}
 	seen := t.seenTimes(some)
 	given, said := t.options.Unit, ""
 	if t.form.top != nil {

@@ -153,7 +153,8 @@ func failure(text string, o Options) string {
 // Records are found wherever JSON has them: in lines, over lines, in a list, and whole numbers are whole however they
 // are written.
 func TestForms(t *testing.T) {
-	one, two := `{"time": 0.5, "prompt": 16.0, "generated": 4e0, "x": [NaN, "-Infinity \" NaN", -Infinity]}`, `{"time": "0.75", "prompt": 1.6e1, "generated": 4, "note": "a \"NaN\" `+
+	one := `{"time": 0.5, "prompt": 16.0, "generated": 4e0, "x": [NaN, "-Infinity \" NaN", -Infinity]}`
+	two := `{"time": "0.75", "prompt": 1.6e1, "generated": 4, "note": "a \"NaN\" ` +
 		`\\", "nested": {"prompt": 5}}`
 	for _, text := range []string{
 		one + "\n" + two, one + two, "[" + one + "," + two + "]", "[\n" + one + ",\n" + two + "\n]\n",
@@ -289,7 +290,8 @@ func TestKnownAndRefused(t *testing.T) {
 			2*mostRecord): "line 2 is longer than",
 		"{\"time\": 0, \"prompt\": 5, \"gen: 5}\n{\"time\": 1, \"prompt\": 5, \"gen: 5}":                             "line 1: not JSON",
 		`{"benchmarks": [{"requests": {"successful": [{"start_time": 1, "prompt_tokens": 2 "output_tokens": 3}]}}]}`: "line 1: not JSON",
-		"{\"serving\":\n{\"note\": 1 \"records\": []}}":                                                              "line 2: not JSON: '\"' where ',' is wanted",
+		"{\"serving\":\n{\"note\": 1 \"records\": []}}": "line 2: " +
+			"not JSON: '\"' where ',' is wanted",
 		`[[0.5,1024,128]]`:             "[ where a request begins",
 		`[]`:                           "no requests",
 		"PAR1\x00\x00":                 "no text",

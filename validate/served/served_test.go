@@ -72,7 +72,7 @@ func server(t *testing.T, r *served.Run) *serving.Server {
 	testkit.Must(t, err)
 	rules, err := engine.SchedulerOf(c.Machine.Engine.Profile().Engine(), c.Machine.Engine, c.Machine.GPU)
 	testkit.Must(t, err)
-	s := &serving.Server{Predictor: p, Scheduler: rules, Replicas: 1}
+	s := &serving.Server{Predictor: p, Scheduler: rules, Layout: serving.Layout{Replicas: 1}}
 	r.Apply(s)
 	return s
 }
