@@ -142,7 +142,9 @@ func formOf(has func(name string) bool, around bool) *form {
 }
 
 // general is the form of files of no known tool.
-func general() *form { return &forms[slices.IndexFunc(forms, func(f form) bool { return f.what == "" })] }
+func general() *form {
+	return &forms[slices.IndexFunc(forms, func(f form) bool { return f.what == "" })]
+}
 
 func (n names) any(has func(name string) bool) bool {
 	return slices.ContainsFunc(strings.Fields(string(n)), has)
