@@ -185,6 +185,9 @@ func TestPageAtHome(t *testing.T) {
 	p.set(t, "plan-max-gpus", "1")
 	p.click(t, "Search")
 	p.wait(t, `document.querySelectorAll("#plan tbody tr").length > 3`)
+	if command := p.text(t, "#plan .command"); !strings.Contains(command, "--host ryzen-9950x --ram 64GB") {
+		t.Error(command)
+	}
 	p.eval(t, `[...document.querySelectorAll("#plan tbody tr")].find((r) => r.title.includes("rtx-3090-24gb")).click(); 0`, nil)
 	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--gpu rtx-3090-24gb")`)
 	home("--n-cpu-moe 23")

@@ -175,7 +175,7 @@ function App() {
   }, []);
   const { flags, targets, view: { phase: wanted, load }, pin } = state, phase = now.doc && !now.doc.decode ? "prefill" : wanted;
   const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(now.doc), card: cardOf(catalog, flags.gpu, now), op, setOp, hover, setHover, take, night: useDarkness(), note, setNote, openResult, measuring, ...now,
-    model: flags.model, batch: flags.batch ?? "1", rate: now.flags.rate, clients: now.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
+    model: flags.model, batch: flags.batch ?? "1", rate: now.flags.rate, clients: now.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine, host: flags.host, ram: flags.ram };
   return html`<${Head} all=${all} />
     <${Brief} all=${all} />
     <div class="layout">

@@ -16,10 +16,11 @@ const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv
 const priced = (text) => (text ?? "").split(",").map((x) => x.split("=")[0].trim()).filter(Boolean);
 
 // flagsOf are the flags of the search.
-function flagsOf({ model, prompt, gen, engine, rate, clients, targets, catalog }, own) {
+function flagsOf({ model, prompt, gen, engine, rate, clients, targets, catalog, host, ram }, own) {
   const flags = { model, in: prompt || "1024", out: gen || "128", by: own.by || "cost", gpus: own.class ? undefined : [...catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key), ...priced(own.price)].join(",") };
   if (engine) flags.engines = engine;
   if (own.class) flags.class = own.class;
+  if (own.class === "consumer" || engine === "llama.cpp") for (const [n, v] of Object.entries({ host, ram })) if (v) flags[n] = v;
   for (const t of ["ttft", "tpot"]) if (targets[t]) flags[t] = `${own.at ? `${own.at}=` : ""}${targets[t]}ms`;
   if (rate) flags.rate = rate;
   else if (clients) flags.concurrency = clients;
@@ -83,4 +84,4 @@ export const Plan = kept(function Plan(props) {
     </table></div>
     <p class="command" tabindex="0" role="group" aria-label="Command line of the search"><code>${commandOf("plan", flags)}</code></p>`}
   <//>`;
-}, "plan", "catalog", "model", "prompt", "gen", "engine", "rate", "clients", "targets");
+}, "plan", "catalog", "model", "prompt", "gen", "engine", "rate", "clients", "targets", "host", "ram");
