@@ -64,10 +64,14 @@ func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
 	if err != nil {
 		return err
 	}
+	n := seeds
+	if q.clients() > 0 && q.fixed() && r.Drafts == 0 { // Nothing is drawn.
+		n = 1
+	}
 	requests := q.drawn(r, most)
 	var results []*serving.Figures
-	for seed := range uint64(seeds) {
-		one, err := r.simulated(q, all, requests/seeds, seed+1)
+	for seed := range n {
+		one, err := r.simulated(q, all, requests/seeds, uint64(seed)+1)
 		if err != nil {
 			return err
 		}

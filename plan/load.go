@@ -118,8 +118,11 @@ func (s *search) mostUnits(c *candidate, best *Row) int {
 // keep adds the row of a deployment with the fewest units with which it qualifies, if there are any; by latency with the most.
 func (s *search) keep(ctx context.Context, c *candidate, v variant, most int) {
 	first := min(max(c.units, 1), most)
-	if s.q.By == Latency {
+	switch {
+	case s.q.By == Latency:
 		first = most
+	case s.q.clients() > 0 && len(s.q.Targets) == 0: // one unit answers any number of clients
+		first = min(most, 1)
 	}
 	units := fewest(first, most, func(units int) bool { return s.qualifies(ctx, c, v, units).meets }, s.q.By == Latency)
 	if units > 0 {

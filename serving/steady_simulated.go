@@ -55,6 +55,7 @@ type span struct {
 	spread            float64 // answers where sequences are preempted, which spreads clients over time, slowly; 0 for no more than others
 	events            int
 	skip              float64
+	alike             bool // its parts may repeat, of which two are enough then
 	open              bool // it ends with the last arrival, for later answers see a server that others leave
 }
 
@@ -86,7 +87,11 @@ func (t *Steadies) simulated(replicas int, source Source, s span) (tally, error)
 			return sum, t.ctx.Err()
 		}
 		if sum.answers >= float64(len(parts))*s.part {
-			parts = append(parts, sum.at(c))
+			if parts = append(parts, sum.at(c)); s.alike && repeated(parts) {
+				parts = parts[len(parts)-3:]
+				s.skip = 0
+				break
+			}
 		}
 	}
 	if t.events != nil {
@@ -95,6 +100,18 @@ func (t *Steadies) simulated(replicas int, source Source, s span) (tally, error)
 	last := len(parts) - 1
 	first := min(int(math.Ceil(s.skip*float64(last))), max(last-1, 0))
 	return parts[last].since(&parts[first]), nil
+}
+
+// repeated reports whether the last part is like the last but one before it, so that all later ones are like these two: waves of equal
+// requests soon repeat, each or in turns.
+func repeated(parts []tally) bool {
+	n := len(parts)
+	if n < 5 {
+		return false
+	}
+	last, before := parts[n-1].since(&parts[n-2]), parts[n-3].since(&parts[n-4])
+	same := func(a, b float64) bool { return math.Abs(a/last.answers-b/before.answers) <= 1e-3*a/last.answers }
+	return same(last.time, before.time) && same(last.ttft, before.ttft) && same(last.e2e, before.e2e)
 }
 
 // steady is the means over the answers of so many replicas, each of which answers requests at a rate.
@@ -191,8 +208,9 @@ func (t *Steadies) alike() bool {
 func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	f, part := t.flow, t.Crowd(clients, replicas)
 	few := float64(part.Clients)
-	length := span{part: few, least: waves * few, most: waves * few, skip: 1.0 / 3}
-	if !t.alike() {
+	each := waves * min(few, float64(f.most*part.Replicas)/f.peers) // those of the sequences that run at once
+	length := span{part: few, least: each, most: each, skip: 1.0 / 3, alike: t.alike()}
+	if !length.alike {
 		length.least, length.most, length.events = max(length.least, fewAnswers), max(length.most, manyAnswers), someEvents
 		length.spread = manyWaves * few
 	}

@@ -14,7 +14,7 @@ func TestWavesRepeat(t *testing.T) {
 		gpu, scheduler         string
 		replicas, clients, gen int
 	}{{"h100", "vllm", 1, 1, 50}, {"h100", "vllm", 1, 8, 128}, {"h100", "vllm", 1, 64, 16}, {"h200", "sglang", 1, 20, 128},
-		{"h200", "tensorrt-llm", 1, 64, 128}, {"h200", "vllm", 4, 48, 32}} {
+		{"h200", "tensorrt-llm", 1, 64, 128}, {"h200", "vllm", 4, 48, 32}, {"h200", "vllm", 1, 500, 64}} {
 		s := server(t, "llama3.1-8b", x.gpu, 1, x.scheduler)
 		s.Replicas = x.replicas
 		st, err := s.SteadyConcurrency(x.clients, Fixed(1024), Fixed(x.gen))
@@ -37,6 +37,24 @@ func TestWavesRepeat(t *testing.T) {
 		agree(t, what+": TTFT", float64(st.TTFT), ttft/n, 0.01)
 		agree(t, what+": E2E", float64(st.E2E), e2e/n, 0.01)
 		agree(t, what+": rate", st.Rate, n/(end-begin), 0.01)
+	}
+}
+
+// Of waves that repeat no more than some are simulated, of requests that differ as many as are needed for their means.
+func TestFewWavesThatRepeat(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	steps := func(gen Lengths) int {
+		all, err := s.Steadies(t.Context(), Fixed(1024), gen)
+		testkit.Must(t, err)
+		events := mostEvents
+		all.Within(&events)
+		_, err = all.Clients(100, s.Layout())
+		testkit.Must(t, err)
+		return mostEvents - events
+	}
+	few, many := steps(Fixed(64)), steps(Lengths{Kind: "uniform", Low: 63, High: 65})
+	if 3*few > many {
+		t.Errorf("waves that repeat take %d events, others %d", few, many)
 	}
 }
 
