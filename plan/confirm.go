@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -69,13 +70,10 @@ func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
 		n = 1
 	}
 	requests := q.drawn(r, most)
-	var results []*serving.Figures
-	for seed := range n {
-		one, err := r.simulated(q, all, requests/seeds, uint64(seed)+1)
-		if err != nil {
-			return err
-		}
-		results = append(results, one)
+	results, errs := make([]*serving.Figures, n), make([]error, n)
+	concurrent.Each(n, func(i int) { results[i], errs[i] = r.simulated(q, all, requests/seeds, uint64(i)+1) })
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	r.Simulated = summary(results, r.slower)
 	return ctx.Err()

@@ -160,16 +160,18 @@ func fewest(first, most int, holds func(int) bool, only bool) int {
 			}
 			high = low
 		}
-	case first == most || only || !holds(most):
+	case first == most || only:
 		return 0
 	default:
-		low, high = first, most
-		for step := 1; low+step < most; step *= 2 {
-			if holds(low + step) {
-				high = low + step
+		low = first
+		for step := 1; ; step *= 2 {
+			if high = min(low+step, most); holds(high) {
 				break
 			}
-			low += step
+			if high == most || step == 1 && !holds(most) { // the next number often holds, and else often none
+				return 0
+			}
+			low = high
 		}
 	}
 	for low+1 < high {
@@ -213,8 +215,9 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 			}
 		}
 	}
-	for _, n := range s.q.Limits {
-		if n < rules.MaxSeqs && shorter || n > rules.MaxSeqs && (!answers || faster && 2*plain.Running > float64(c.Batch*plain.DP)) {
+	running := plain.Running / float64(plain.DP)
+	for _, n := range s.q.Limits { // one of twice as many as run in the mean is hardly ever reached
+		if n < rules.MaxSeqs && shorter && float64(n) < 2*running || n > rules.MaxSeqs && (!answers || faster && 2*running > float64(c.Batch)) {
 			all = append(all, variant{Limit: n})
 		}
 	}
@@ -263,14 +266,18 @@ func (s *search) apart(ctx context.Context, c *candidate, drafts int) {
 	}
 	for ; total >= 2 && ctx.Err() == nil; total-- {
 		near := int(c.prompts*float64(total) + 0.5)
-		ok := false
+		ok, least, most := false, 1, total-1
 		for _, prefill := range []int{near, near + 1, near - 1, near + 2} {
-			if prefill < 1 || prefill >= total {
+			if ok || prefill < least || prefill > most {
 				continue
 			}
 			r := s.qualifies(ctx, c, variant{Drafts: drafts, Prefill: prefill}, total-prefill)
-			if ok = r.meets && s.add(ctx, c, r); ok {
-				break
+			ok = r.meets && s.add(ctx, c, r)
+			if s.q.misses(r, TTFT) { // with fewer that prefill each has more to do
+				least = prefill + 1
+			}
+			if s.q.misses(r, TPOT, ITL) { // with fewer that decode each has more to do
+				most = prefill - 1
 			}
 		}
 		if !ok || s.q.By == Latency {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sort"
 
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -21,13 +22,13 @@ var Loads = []float64{1, 1.5, 2}
 func (r *Row) under(ctx context.Context, q *Request) (all []Loaded) {
 	s, v := *r.search, variant{r.Budget, r.Limit, r.Drafts, r.Prefill / r.from.DP}
 	for _, times := range Loads {
-		own := *q
-		own.Headroom = times
-		s.q = &own
-		l := Loaded{Times: times}
-		if st, err := s.state(ctx, r.from, v, r, r.slower); err != nil {
-			l.Why = err.Error()
-		} else {
+		l := Loaded{Times: times, TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E}
+		if own := *q; times != max(q.Headroom, 1) {
+			own.Headroom, s.q = times, &own
+			st, err := s.state(ctx, r.from, v, r, r.slower)
+			if err != nil {
+				st, l.Why = &serving.Steady{}, err.Error()
+			}
 			l.TTFT, l.TPOT, l.E2E = st.TTFT, st.TPOT, st.E2E
 		}
 		all = append(all, l)

@@ -8,7 +8,7 @@ type policy interface {
 	// form gives the step that is formed what it has.
 	form(s former)
 	// admits reports whether a request may begin.
-	admits(o *occupancy, c *claim) bool
+	admits(o *occupancy, c claim) bool
 	// sooner reports whether a sequence is preempted before one that begins now, which is else the first where blocks run out.
 	sooner(q, than *sequence) bool
 	// behind reports whether a sequence that is preempted waits behind all that wait, and not before them.

@@ -19,7 +19,7 @@ const (
 
 // Requests that ignore the end of an answer are admitted as others are, since the radix cache is on (add_one_req).
 
-func (sglangMixed) admits(o *occupancy, c *claim) bool {
+func (sglangMixed) admits(o *occupancy, c claim) bool {
 	if c.need > o.room {
 		return false
 	}

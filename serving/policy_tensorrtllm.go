@@ -4,6 +4,6 @@ package serving
 // that none is ever preempted. Its policy "max utilization" begins requests and pauses sequences as vLLM does.
 type noEvict struct{ vllm }
 
-func (noEvict) admits(o *occupancy, c *claim) bool {
+func (noEvict) admits(o *occupancy, c claim) bool {
 	return c.need <= o.room && o.planned+c.longest <= o.blocks
 }

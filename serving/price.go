@@ -3,6 +3,7 @@ package serving
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"llmprof/analytic"
 	"llmprof/analytic/operator"
@@ -11,13 +12,14 @@ import (
 // A Cost is what one step takes.
 type Cost = analytic.StepCost
 
-// prices prices steps, and remembers the latest ones by all that they have.
+// prices prices steps, and remembers the latest ones by all that they have. Several simulations may ask it at once.
 type prices struct {
 	predictor *analytic.Predictor // prices a step of several groups, decodes before chunks of prompts
 	windows   []float64
 	pass      float64 // most tokens of a forward pass
 	drafted   bool
 	known     map[mixture]Cost
+	knowing   sync.RWMutex
 }
 
 func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
@@ -35,24 +37,34 @@ func (s *Server) turns() *prices { return newPrices(s.Predictor, s.Scheduler.Pas
 // mostKnown bounds how many steps are remembered.
 const mostKnown = 1 << 17
 
-// A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
-type mixture struct {
-	groups   [4]operator.Group
-	together float64
-}
+// A mixture is a step of up to four groups, and the tokens of all replicas that share its experts: the bits of their numbers, which are
+// hashed at once.
+type mixture [4*4 + 2]uint64
 
 // again is mixed, unless an equal step was priced before.
 func (p *prices) again(groups []operator.Group, together float64) Cost {
-	m := mixture{together: together}
-	if copy(m.groups[:], groups) < len(groups) {
+	m := mixture{4 * 4: math.Float64bits(together)}
+	if len(groups) > 4 {
 		return p.mixed(groups, together)
 	}
+	for i := range groups {
+		g, to := &groups[i], m[4*i:4*i+4]
+		to[0], to[1] = math.Float64bits(g.Batch), math.Float64bits(g.New)
+		to[2], to[3] = math.Float64bits(g.Past), math.Float64bits(g.Logits)
+		if g.Drafted {
+			m[4*4+1] |= 1 << i
+		}
+	}
+	p.knowing.RLock()
 	c, ok := p.known[m]
+	p.knowing.RUnlock()
 	if !ok {
+		c = p.mixed(groups, together)
+		p.knowing.Lock()
+		defer p.knowing.Unlock()
 		if len(p.known) >= mostKnown {
 			clear(p.known)
 		}
-		c = p.mixed(groups, together)
 		p.known[m] = c
 	}
 	return c

@@ -388,7 +388,7 @@ func (r *replica) found(q *sequence, hashes int) int {
 func (r *replica) fits(q *sequence, gpu int) bool {
 	r.cache.running = len(r.running)
 	r.cache.room = float64(r.pool.available() - r.server.kept(r.pool.total) - r.pool.idleOf(q.Request.Hashes[:gpu]))
-	return r.policy.admits(&r.cache, &claim{need: float64(r.room.of(q.goal) - gpu*r.entryBlocks(q)),
+	return r.policy.admits(&r.cache, claim{need: float64(r.room.of(q.goal) - gpu*r.entryBlocks(q)),
 		longest: float64(r.room.of(q.Request.Prompt + q.Request.Gen)), left: float64(q.Request.Gen - q.generated)})
 }
 

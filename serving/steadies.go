@@ -9,7 +9,8 @@ import (
 )
 
 // Steadies are the steady states of a server at any rate or with any number of clients, with any number of replicas, which
-// share the times of its steps. It is for one goroutine, and for the time until its context ends: what is asked then is the error of that.
+// share the times of its steps. It is for one goroutine, but for Simulate, and for the time until its context ends: what is asked then is
+// the error of that.
 type Steadies struct {
 	ctx             context.Context
 	server          Server
@@ -154,7 +155,8 @@ func (t *Steadies) Clients(clients int, l Layout) (st *Steady, err error) {
 	return st, err
 }
 
-// Simulate runs the requests of a source through a layout of the server, at the times of steps that are known.
+// Simulate runs the requests of a source through a layout of the server, at the times of steps that are known. Several goroutines may call
+// it at once.
 func (t *Steadies) Simulate(source Source, l Layout, o Options) (*Result, error) {
 	server := t.server
 	server.Layout = l

@@ -96,13 +96,17 @@ func (f *flow) come(n int, rate float64) []job {
 // stages as there are queues, each of which has equally likely parts of its distribution, in any order.
 func (f *flow) arrivals(jobs int, rate float64) []float64 {
 	all, random, at := make([]float64, jobs), rand.New(rand.NewPCG(1, 2)), 0.0
-	for range f.stages {
+	for stage := range f.stages {
 		for i, part := range random.Perm(jobs) {
-			all[i] -= math.Log1p(-(float64(part) + 0.5) / float64(jobs))
+			if share := (float64(jobs-part) - 0.5) / float64(jobs); stage == 0 {
+				all[i] = share
+			} else {
+				all[i] *= share
+			}
 		}
 	}
-	for i, interval := range all {
-		at += interval
+	for i, shares := range all {
+		at -= math.Log(shares)
 		all[i] = at
 	}
 	for i := range all {
@@ -359,7 +363,7 @@ func (w *path) admit() {
 // fits reports whether a job may begin.
 func (w *path) fits(v *job) bool {
 	w.cache.room = w.blocks*(1-w.server.Scheduler.Watermark) - w.held
-	return w.policy.admits(&w.cache, &claim{need: v.begin + v.growth*float64(v.done), longest: v.longest(), left: v.due(w.yields)})
+	return w.policy.admits(&w.cache, claim{need: v.begin + v.growth*float64(v.done), longest: v.longest(), left: v.due(w.yields)})
 }
 
 // due is how many tokens of its answer a job still generates.
