@@ -143,7 +143,7 @@ func (l *Library) GPU(name, file string) (*hardware.GPU, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return once(l.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
-		if file == "" && (!l.userTable || !userFileExists()) {
+		if file == "" && l.tables[file] == nil && (!l.userTable || !userFileExists()) {
 			g, err := hardware.Find(llmprof.HardwareTOML, name)
 			return &g, err
 		}

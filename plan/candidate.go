@@ -61,6 +61,9 @@ func (s *search) estimate(ctx context.Context) {
 		return
 	}
 	for _, f := range s.card.Formats {
+		if ctx.Err() != nil {
+			return
+		}
 		q := s.card.Request
 		q.Weights, q.KV = f.Weights, f.cache(s.card.Model)
 		d, err := s.q.From.Bare(ctx, &q)
@@ -80,7 +83,7 @@ func (s *search) estimate(ctx context.Context) {
 func (s *search) widen(ctx context.Context, score func() float64) {
 	for len(s.splits) > 0 && !s.tooWide(score()) && ctx.Err() == nil {
 		for i := range s.bases {
-			s.split(&s.bases[i], s.splits[0])
+			s.split(ctx, &s.bases[i], s.splits[0])
 		}
 		s.splits = s.splits[1:]
 	}
@@ -106,8 +109,11 @@ func (s *search) wider(ctx context.Context) bool {
 }
 
 // split estimates a split in a format.
-func (s *search) split(b *base, split Split) {
+func (s *search) split(ctx context.Context, b *base, split Split) {
 	for _, parts := range microBatches(split) {
+		if ctx.Err() != nil {
+			return
+		}
 		d := b.deployed
 		c := &candidate{Row: Row{Card: s.card, Formats: b.formats, Split: split, DP: split.sharing(), MicroBatches: parts, Scheme: d.Scheme.Name}}
 		if c.GPUs = split.gpus(); c.GPUs > s.q.MaxGPUs {
