@@ -232,7 +232,7 @@ func (s *search) guess(c *candidate) {
 	}
 	c.missed = missed
 	need := s.q.rate() * c.slower / best.rate
-	if n := s.q.clients(); n > 0 {
+	if n := s.q.clients(); n > 0 && len(s.q.Targets) > 0 { // without targets one unit answers all
 		need = float64(n) / best.inSystem
 	}
 	c.units = max(int(math.Ceil(min(need/float64(c.DP), 1<<20))), 1)

@@ -80,23 +80,16 @@ func (s *search) chosen() (some []*candidate) {
 	return some
 }
 
-// best is the best row of the card so far; nil for none.
-func (s *search) best() *Row {
-	var best *Row
-	for _, r := range s.rows {
-		if best == nil || s.q.compare(r, best) < 0 {
-			best = r
-		}
-	}
-	return best
-}
-
-// answering is the best row of the card so far, whatever the budget.
+// answering is the best row of the card so far, whatever the budget; nil for none.
 func (s *search) answering() *Row {
-	if best := s.best(); best != nil || len(s.dear) == 0 {
-		return best
+	rows := s.rows
+	if len(rows) == 0 {
+		rows = s.dear
 	}
-	return slices.MinFunc(s.dear, s.q.compare)
+	if len(rows) == 0 {
+		return nil
+	}
+	return slices.MinFunc(rows, s.q.compare)
 }
 
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
@@ -118,11 +111,8 @@ func (s *search) mostUnits(c *candidate, best *Row) int {
 // keep adds the row of a deployment with the fewest units with which it qualifies, if there are any; by latency with the most.
 func (s *search) keep(ctx context.Context, c *candidate, v variant, most int) {
 	first := min(max(c.units, 1), most)
-	switch {
-	case s.q.By == Latency:
+	if s.q.By == Latency {
 		first = most
-	case s.q.clients() > 0 && len(s.q.Targets) == 0: // one unit answers any number of clients
-		first = min(most, 1)
 	}
 	units := fewest(first, most, func(units int) bool { return s.qualifies(ctx, c, v, units).meets }, s.q.By == Latency)
 	if units > 0 {

@@ -63,6 +63,12 @@ func (s *Server) queue(t testing.TB, prompt, gen Lengths) *flow {
 	return f
 }
 
+// idle is the steady state of requests that meet hardly any other.
+func (t *Steadies) idle() *Steady {
+	t.flow.behindRouter(1)
+	return t.flow.sample(1e-6, 64)
+}
+
 // SteadyRate is the steady state of the server at a rate.
 func (s *Server) SteadyRate(ctx context.Context, rate float64, prompt, gen Lengths) (*Steady, error) {
 	all, err := s.Steadies(ctx, prompt, gen)

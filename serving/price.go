@@ -47,10 +47,10 @@ func (p *prices) again(groups []operator.Group, together float64) Cost {
 	if len(groups) > 4 {
 		return p.mixed(groups, together)
 	}
-	for i := range groups {
-		g, to := &groups[i], m[4*i:4*i+4]
-		to[0], to[1] = math.Float64bits(g.Batch), math.Float64bits(g.New)
-		to[2], to[3] = math.Float64bits(g.Past), math.Float64bits(g.Logits)
+	for i, g := range groups {
+		for k, v := range [...]float64{g.Batch, g.New, g.Past, g.Logits} {
+			m[4*i+k] = math.Float64bits(v)
+		}
 		if g.Drafted {
 			m[4*4+1] |= 1 << i
 		}

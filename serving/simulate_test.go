@@ -79,7 +79,7 @@ func TestLoneRequestIsEstimate(t *testing.T) {
 				exact = 1e-3
 			}
 			casetest.Near(t, what+"TTFT", first, e.TTFT.Expected, exact)
-			casetest.Near(t, what+"TTFT of the steady state", all.Idle().TTFT, e.TTFT.Expected, exact)
+			casetest.Near(t, what+"TTFT of the steady state", all.idle().TTFT, e.TTFT.Expected, exact)
 			casetest.Near(t, what+"energy", (r.Energy - between).Times(1.0/40), e.Energy.PerPrompt, 3e-3)
 		}
 	}

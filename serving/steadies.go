@@ -164,15 +164,6 @@ func (t *Steadies) Simulate(source Source, l Layout, o Options) (*Result, error)
 	return Simulate(t.ctx, &server, source, o)
 }
 
-// Idle is the state of a request that meets hardly any other: no load has shorter times.
-func (t *Steadies) Idle() *Steady {
-	t.flow.behindRouter(1)
-	return t.flow.sample(1e-6, fewIdle)
-}
-
-// fewIdle is how many requests are followed that meet no other.
-const fewIdle = 64
-
 // overload is that so many replicas cannot answer a rate, and names the largest that they can.
 func (f *flow) overload(c *Capacity, rate float64, replicas int) error {
 	where, why := "", ""

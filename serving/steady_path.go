@@ -3,6 +3,7 @@ package serving
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -95,14 +96,10 @@ func (f *flow) come(n int, rate float64) []job {
 // arrivals gives times at which so many jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many
 // stages as there are queues, each of which has equally likely parts of its distribution, in any order.
 func (f *flow) arrivals(jobs int, rate float64) []float64 {
-	all, random, at := make([]float64, jobs), rand.New(rand.NewPCG(1, 2)), 0.0
-	for stage := range f.stages {
+	all, random, at := slices.Repeat([]float64{1}, jobs), rand.New(rand.NewPCG(1, 2)), 0.0
+	for range f.stages {
 		for i, part := range random.Perm(jobs) {
-			if share := (float64(jobs-part) - 0.5) / float64(jobs); stage == 0 {
-				all[i] = share
-			} else {
-				all[i] *= share
-			}
+			all[i] *= (float64(jobs-part) - 0.5) / float64(jobs)
 		}
 	}
 	for i, shares := range all {

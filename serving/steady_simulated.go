@@ -172,9 +172,6 @@ type Crowd struct {
 func (t *Steadies) Crowd(clients, replicas int) Crowd {
 	peers := int(t.flow.peers)
 	some, n := replicas, float64(clients)
-	if parts := divisor(clients, replicas/peers); t.alike() && replicas%peers == 0 {
-		some, n = replicas/parts, n/float64(parts)
-	}
 	busy := float64(crowd*t.flow.most) / t.flow.peers // clients of a replica
 	part := turning * peers
 	if n > busy*float64(some) {
@@ -198,18 +195,14 @@ func (c *Crowd) Wait(f *Figures) {
 	}
 }
 
-// alike reports whether all requests take as long.
-func (t *Steadies) alike() bool {
-	return t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()
-}
-
 // clients is the steady state of one of the queues that a router serves in turn, whose clients have one request each at a time. Some
 // replicas with their part of the clients stand for all.
 func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	f, part := t.flow, t.Crowd(clients, replicas)
 	few := float64(part.Clients)
 	each := waves * min(few, float64(f.most*part.Replicas)/f.peers) // those of the sequences that run at once
-	length := span{part: few, least: each, most: each, skip: 1.0 / 3, alike: t.alike()}
+	length := span{part: few, least: each, most: each, skip: 1.0 / 3,
+		alike: t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()}
 	if !length.alike {
 		length.least, length.most, length.events = max(length.least, fewAnswers), max(length.most, manyAnswers), someEvents
 		length.spread = manyWaves * few
@@ -232,14 +225,6 @@ func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	st := sums.steady(&t.server, rate, part.Replicas)
 	st.Rate, st.Running, st.Waiting = rate*f.peers, st.Running*f.peers, st.Waiting*f.peers
 	return st, nil
-}
-
-// divisor is the greatest one that two numbers have in common.
-func divisor(a, b int) int {
-	for b > 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // requests draws the requests of clients without end: of each block of them the lengths are equally likely parts of their distributions, in
