@@ -48,7 +48,7 @@ func TestFewWavesThatRepeat(t *testing.T) {
 		testkit.Must(t, err)
 		events := mostEvents
 		all.Within(&events)
-		_, err = all.Clients(100, s.Layout())
+		_, err = all.Clients(100, s.Layout)
 		testkit.Must(t, err)
 		return mostEvents - events
 	}
