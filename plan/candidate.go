@@ -240,7 +240,7 @@ func (s *search) guess(c *candidate) {
 	for i := range points {
 		g := &points[i]
 		if c.atLoad = s.q.over(g, c.slower); c.atLoad == 0 {
-			c.atLoad = g.e2e * c.slower
+			c.atLoad = max(g.e2e, float64(s.q.clients())/shares/g.rate) * c.slower // by Little's law, of clients who wait
 		}
 		if g.rate >= s.q.rate()*c.slower/shares && g.inSystem >= float64(s.q.clients())/shares {
 			break
