@@ -13,7 +13,7 @@ import (
 // mostRecord is how many bytes of one record are read: Mooncake's have a hash for every 512 tokens of a prompt.
 const mostRecord = 1 << 20
 
-var errLong = errors.New("longer")
+var errLong, errOther = errors.New("longer"), errors.New("another end")
 
 // A values finds where the values of JSON begin and end, in a text of any length, and knows the lines. Package json then reads those that
 // are of use. After an error there is nothing more.
@@ -51,12 +51,13 @@ func (v *values) peek() byte {
 
 // value is the next value, until another one is asked for. It has at most so many bytes; with 0 it is passed over, however long it is.
 func (v *values) value(most int) []byte {
-	depth, quoted, escaped := 0, false, false
+	var ends []byte // of the lists and objects that it is in
+	quoted, escaped := false, false
 	v.raw = v.raw[:0]
 	v.peek()
 	for n := 0; v.err == nil; n++ {
 		c, err := v.b.ReadByte()
-		alone := depth == 0 && !quoted // it is a number or a word, or has not begun
+		alone := len(ends) == 0 && !quoted // it is a number or a word, or has not begun
 		switch {
 		case alone && n > 0 && (err != nil || strings.IndexByte(" \t\r\n,:]}", c) >= 0):
 			if err == nil {
@@ -72,22 +73,24 @@ func (v *values) value(most int) []byte {
 		case c == '"':
 			quoted = true
 		case c == '{' || c == '[':
-			depth++
+			ends = append(ends, c+2)
+		case (c == '}' || c == ']') && (len(ends) == 0 || c != ends[len(ends)-1]):
+			err = errOther
 		case c == '}' || c == ']':
-			depth--
+			ends = ends[:len(ends)-1]
 		}
 		switch {
+		case errors.Is(err, errOther):
+			v.fail(fmt.Errorf("line %d: not JSON: %c where a value, or another end, is wanted", v.line, c))
 		case err != nil:
 			v.fail(broken(v.line, err))
-		case depth < 0:
-			v.fail(fmt.Errorf("line %d: not JSON: %c where a value is wanted", v.line, c))
 		case c == '\n':
 			v.line++
 		}
 		if most > 0 {
 			v.raw = append(v.raw, c)
 		}
-		if depth == 0 && !quoted && strings.IndexByte(`"}]`, c) >= 0 {
+		if len(ends) == 0 && !quoted && strings.IndexByte(`"}]`, c) >= 0 {
 			break
 		}
 	}
