@@ -288,11 +288,12 @@ func TestKnownAndRefused(t *testing.T) {
 		"{\"time\": 0, \"prompt\": 5, x,1,2}":                                                  "x,1,2}",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": \"" + strings.Repeat("x",
 			2*mostRecord): "line 2 is longer than",
-		"{\"time\": 0, \"prompt\": 5, \"gen: 5}\n{\"time\": 1, \"prompt\": 5, \"gen: 5}":                                           "line 1: not JSON",
-		`{"benchmarks": [{"args": [1}, "requests": {"successful": [{"start_time": 1, "prompt_tokens": 2, "output_tokens": 3}]}}]}`: "line 1: not JSON",
-		`{"benchmarks": [{"requests": {"successful": [{"start_time": 1, "prompt_tokens": 2 "output_tokens": 3}]}}]}`:               "line 1: not JSON",
+		"{\"time\": 0, \"prompt\": 5, \"gen: 5}\n{\"time\": 1, \"prompt\": 5, \"gen: 5}":                             "line 1: not JSON",
+		`{"benchmarks": [{"requests": {"successful": [{"start_time": 1, "prompt_tokens": 2 "output_tokens": 3}]}}]}`: "line 1: not JSON",
 		"{\"serving\":\n{\"note\": 1 \"records\": []}}": "line 2: " +
 			"not JSON: '\"' where ',' is wanted",
+		`{"benchmarks": [{"args": [1}, "requests": {"successful": [{"start_time": 1, "prompt_tokens": 2, "output_tokens": 3}]}}]}`: "line 1: " +
+			"not JSON",
 		`[[0.5,1024,128]]`:             "[ where a request begins",
 		`[]`:                           "no requests",
 		"PAR1\x00\x00":                 "no text",
