@@ -125,7 +125,7 @@ func addDeclared(all *doc.Package, name string, add func(name string, of ast.Nod
 			add(name+"."+f.Name, f.Decl.Type)
 		}
 		for _, spec := range of.Decl.Specs {
-			addType(add, name, spec.(*ast.TypeSpec).Type)
+			addType(all, add, name, spec.(*ast.TypeSpec).Type)
 		}
 	}
 	for _, f := range funcs {
@@ -135,8 +135,9 @@ func addDeclared(all *doc.Package, name string, add func(name string, of ast.Nod
 	}
 }
 
-// addType adds a type: the exported fields of a struct, each with the key that its tag gives it, or else what the type is made of.
-func addType(add func(name string, of ast.Node), name string, of ast.Expr) {
+// addType adds a type: the exported fields of a struct, each with the key that its tag gives it and those of embedded structs of the room as
+// its own, or else what the type is made of.
+func addType(all *doc.Package, add func(name string, of ast.Node), name string, of ast.Expr) {
 	fields, is := of.(*ast.StructType)
 	if !is {
 		add(name, of)
@@ -148,6 +149,13 @@ func addType(add func(name string, of ast.Node), name string, of ast.Expr) {
 		if f.Tag != nil {
 			text, _ := strconv.Unquote(f.Tag.Value)
 			key, _, _ = strings.Cut(reflect.StructTag(text).Get("json"), ",")
+		}
+		if within, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 {
+			for _, t := range all.Types {
+				if t.Name == within.Name && within.IsExported() {
+					addType(all, add, name, t.Decl.Specs[0].(*ast.TypeSpec).Type)
+				}
+			}
 		}
 		for _, field := range f.Names {
 			if field.IsExported() {

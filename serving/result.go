@@ -127,21 +127,16 @@ type Result struct {
 	Refusal     string // which was refused first, and why
 	Preempted   int    // times
 	Limited     bool   // there is an SLO
-	Timeline    []Bin
-	Interrupted bool
-	Intervals   *Intervals // nil where none were asked for
-	Use
-
-	summing
-}
-
-// A Use is what the replicas did up to the end.
-type Use struct {
 	Energy      unit.Joules
 	Steps       int
 	Busy        float64 // share of the time in which a replica ran a step
 	MeanRunning float64 // sequences of all replicas, over time
 	MeanCache   float64 // share of the blocks, over time
+	Timeline    []Bin
+	Interrupted bool
+	Intervals   *Intervals // nil where none were asked for
+
+	summing
 }
 
 // A summing is sums over the time of a simulation so far.

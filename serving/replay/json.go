@@ -69,10 +69,11 @@ func (v *values) record() (*record, error) {
 	return r, r.read(&values{b: bytes.NewReader(raw), line: r.line}, field{}, 0, nil)
 }
 
-// mostNested is how deep fields of use are within others, and mostList how long a list of numbers is.
+// mostNested is how deep fields of use are within others, mostList how many bytes a list of numbers has, and mostListed how many numbers.
 const (
 	mostNested = 3
-	mostList   = 1 << 27
+	mostList   = 1 << 26
+	mostListed = 1 << 22
 )
 
 // read adds the fields of an object, which is the record or a field of it. Where only some are wanted, which may be long lists, the others
@@ -178,8 +179,11 @@ func (t *Trace) run(r *record) error {
 			v := &values{b: strings.NewReader(f.value), line: f.line}
 			v.list(func() {
 				n, err := t.number(i == 0, f.key, string(bytes.Trim(v.value(mostRecord), `"`)))
-				if lists[i] = append(lists[i], n); err != nil {
+				switch lists[i] = append(lists[i], n); {
+				case err != nil:
 					v.fail(broken(v.line, err))
+				case len(lists[i]) > mostListed:
+					v.fail(fmt.Errorf("line %d: a list of more than %d numbers, the most that are read", v.line, mostListed))
 				}
 			})
 			if v.err != nil {
