@@ -200,8 +200,13 @@ func sglangStartsEarly(e *Engine, _ version) {
 // over compressed keys and values.
 func sglangCompressed(e *Engine, _ version) {
 	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.22")
-	e.prompts.most = sglangGraphs
-	attend := e.kernels[operator.Attend]
+	e.prompts.most, e.captures = sglangGraphs, sglangAttention
+	sglangAttention(e)
+}
+
+// sglangAttention makes the kernels of attention those of the CUDA graphs that an engine has.
+func sglangAttention(e *Engine) {
+	attend := sparsely(lowerFused, true)
 	e.kernels[operator.Attend] = func(l *analytic.Lowering, i int) {
 		// Rows of queries lie apart after the projection of all three. The copy of 8192 tokens of 4096 values takes 89 µs on an H200.
 		const apart = 2.6

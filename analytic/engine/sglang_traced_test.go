@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -46,5 +48,25 @@ func TestTracedKernels(t *testing.T) {
 			sum += line(t, lines, o).Expected
 		}
 		near(t, x.name, sum.Times(1/x.layers), x.want, x.off)
+	}
+}
+
+// TestCompressedInGraphs holds that latent attention of prompts runs over compressed keys in CUDA graphs alone: without them, and before
+// 0.5.22, a prompt takes less than half as long in it.
+func TestCompressedInGraphs(t *testing.T) {
+	attention := func(name string, g engine.Graphs) unit.Seconds {
+		c := onEngine(t, "deepseek-v2-lite", name, analytic.Workload{Batch: 1, PromptLen: 8192, GenLen: 1})
+		e, err := engine.WithGraphs(c.Machine.Engine, g)
+		testkit.Must(t, err)
+		c.Machine, err = analytic.NewMachine(c.Machine.GPU, c.Machine.Cal, e)
+		testkit.Must(t, err)
+		return line(t, explain(t, c).PrefillOps, "latent_attention").Expected
+	}
+	graphs := attention("sglang@0.5.23", engine.Graphs{Most: 64})
+	near(t, "with graphs of fewer sequences", graphs, attention("sglang@0.5.23", engine.Graphs{}), 1e-9)
+	for name, g := range map[string]engine.Graphs{"sglang@0.5.23": {Eager: true}, "sglang@0.5.21": {}} {
+		if other := attention(name, g); other > graphs/2 {
+			t.Errorf("%s, %+v: %v, and %v over compressed keys", name, g, other, graphs)
+		}
 	}
 }
