@@ -165,7 +165,7 @@ func (f *CalibrationFile) source() string {
 // A Perturbed calibration has one uncertain constant, or the constants of one transport, at the slow end
 // of their 90 % intervals.
 type Perturbed struct {
-	Key string // of the constant, or section of the transport
+	Key string // Key is the name of the constant, or of the section that its transport has.
 	Calibration
 }
 

@@ -135,9 +135,9 @@ type Table struct {
 // explains it. What is wrong in it is a *fileerror.Error that says where.
 func Load(text string) (*Table, error) { return (&Table{}).Overlay("hardware.toml", text) }
 
-// Overlay is t with the tables of a user's file applied over it. A table of a key
-// that t has changes the fields it names; one of a new key adds a GPU, and may
-// start from another with base = "KEY". File is for messages.
+// Overlay is t with the tables of a user's file applied over it. Where t has the key of
+// a table, the table changes the fields it names. A new key adds a GPU, which may start
+// from another one by base = "KEY". File is for messages.
 func (t *Table) Overlay(file, text string) (*Table, error) {
 	u := &Table{slices.Clone(t.gpus), map[string]int{}, map[string][]int{}}
 	maps.Copy(u.names, t.names)

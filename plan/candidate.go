@@ -232,7 +232,7 @@ func (s *search) guess(c *candidate) {
 	}
 	c.missed = missed
 	need := s.q.rate() * c.slower / best.rate
-	if n := s.q.clients(); n > 0 && len(s.q.Targets) > 0 { // without targets one unit answers all
+	if n := s.q.clients(); n > 0 && len(s.q.Targets) > 0 { // Without targets one unit is enough.
 		need = float64(n) / best.inSystem
 	}
 	c.units = max(int(math.Ceil(min(need/float64(c.DP), 1<<20))), 1)
@@ -240,7 +240,7 @@ func (s *search) guess(c *candidate) {
 	for i := range points {
 		g := &points[i]
 		if c.atLoad = s.q.over(g, c.slower); c.atLoad == 0 {
-			c.atLoad = max(g.e2e, float64(s.q.clients())/shares/g.rate) * c.slower // by Little's law, of clients who wait
+			c.atLoad = max(g.e2e, float64(s.q.clients())/shares/g.rate) * c.slower // Clients who wait take as long as Little's law says.
 		}
 		if g.rate >= s.q.rate()*c.slower/shares && g.inSystem >= float64(s.q.clients())/shares {
 			break

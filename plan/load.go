@@ -158,7 +158,7 @@ func fewest(first, most int, holds func(int) bool, only bool) int {
 			if high = min(low+step, most); holds(high) {
 				break
 			}
-			if high == most || step == 1 && !holds(most) { // the next number often holds, and else often none
+			if high == most || step == 1 && !holds(most) { // Where the next number does not hold, often none does.
 				return 0
 			}
 			low = high
@@ -206,7 +206,7 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 		}
 	}
 	running := plain.Running / float64(plain.DP)
-	for _, n := range s.q.Limits { // one of twice as many as run in the mean is hardly ever reached
+	for _, n := range s.q.Limits { // A limit of twice the mean is hardly ever reached.
 		if n < rules.MaxSeqs && shorter && float64(n) < 2*running || n > rules.MaxSeqs && (!answers || faster && 2*running > float64(c.Batch)) {
 			all = append(all, variant{Limit: n})
 		}
@@ -263,10 +263,10 @@ func (s *search) apart(ctx context.Context, c *candidate, drafts int) {
 			}
 			r := s.qualifies(ctx, c, variant{Drafts: drafts, Prefill: prefill}, total-prefill)
 			ok = r.meets && s.add(ctx, c, r)
-			if s.q.misses(r, TTFT) { // with fewer that prefill each has more to do
+			if s.q.misses(r, TTFT) { // With fewer that prefill each has more to do.
 				least = prefill + 1
 			}
-			if s.q.misses(r, TPOT, ITL) { // with fewer that decode each has more to do
+			if s.q.misses(r, TPOT, ITL) { // With fewer that decode each has more to do.
 				most = prefill - 1
 			}
 		}

@@ -21,7 +21,7 @@ type Row struct {
 	Formats      Formats
 	Scheme       string // scheme of the weights
 	Split        Split
-	DP           int // replicas that decode, and prefill unless others do
+	DP           int // So many replicas decode, and prefill unless others do.
 	Prefill      int // replicas that only prefill and hand the cache over; 0 for none
 	Budget       int // most tokens of a step; 0 for the scheduler's
 	Limit        int // most sequences at once; 0 for the scheduler's

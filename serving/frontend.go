@@ -21,9 +21,13 @@ type frontend struct {
 	sums     bool            // only the times of first and last tokens are asked for
 }
 
-// An apiTimes is the time of a request over all its stages, that of a token, of which half takes it from a step's output and half sends it,
-// that to end the stream of a request, and the way of a token to its client besides.
-type apiTimes struct{ intake, token, closing, way unit.Seconds }
+// An apiTimes is what the API server takes.
+type apiTimes struct {
+	intake  unit.Seconds // A request takes that over all its stages.
+	token   unit.Seconds // Half of it takes a token from a step's output, and half sends it.
+	closing unit.Seconds // The end of a stream takes that.
+	way     unit.Seconds // A token is under way to its client for that besides.
+}
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
 // experiments/vllm-load the first of 128 requests that come together gets its headers after 107 of 159 ms.

@@ -25,9 +25,9 @@ type Server struct {
 
 // A Layout is how many replicas a server has.
 type Layout struct {
-	Replicas   int              // that decode, and prefill unless Prefillers do
-	Prefillers int              // that prefill and hand the cache over to those that decode
-	Link       unit.BytesPerSec // by which one GPU hands it over
+	Replicas   int              // Replicas decode, and prefill unless there are Prefillers.
+	Prefillers int              // Prefillers prefill and hand the cache over to those that decode.
+	Link       unit.BytesPerSec // Link is the rate at which one GPU hands the cache over.
 }
 
 // Caching is how a replica keeps KV blocks.

@@ -136,8 +136,8 @@ type clock struct {
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
 
-	took    float64 // time of the last step
-	settled bool    // the host was as far ahead of the step after it as of it: further steps that cost as much take as long
+	took    float64 // The last step took this time.
+	settled bool    // The host was as far ahead of the next step as of the last one: steps that cost as much take as long.
 }
 
 // An occupied is the sequences of a path that decode, and the KV blocks of all that run.

@@ -55,7 +55,7 @@ type span struct {
 	spread            float64 // answers where sequences are preempted, which spreads clients over time, slowly; 0 for no more than others
 	events            int
 	skip              float64
-	alike             bool // its parts may repeat, of which two are enough then
+	alike             bool // Its parts may repeat, and two of them are enough then.
 	open              bool // it ends with the last arrival, for later answers see a server that others leave
 }
 
@@ -200,7 +200,7 @@ func (c *Crowd) Wait(f *Figures) {
 func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	f, part := t.flow, t.Crowd(clients, replicas)
 	few := float64(part.Clients)
-	each := waves * min(few, float64(f.most*part.Replicas)/f.peers) // those of the sequences that run at once
+	each := waves * min(few, float64(f.most*part.Replicas)/f.peers) // They are waves of the sequences that run at once.
 	length := span{part: few, least: each, most: each, skip: 1.0 / 3,
 		alike: t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()}
 	if !length.alike {

@@ -28,7 +28,7 @@ type Engine struct {
 	releases   releases
 	options    map[string]func(*Engine)                                  // what its servers may be started with, by name
 	option     []string                                                  // The options that this engine has.
-	captures   func(e *Engine)                                           // what else changes with CUDA graphs of another size; nil for nothing
+	captures   func(e *Engine)                                           // It changes what else depends on the CUDA graphs; nil for nothing.
 	graphs     Graphs                                                    // the CUDA graphs that its servers are told to capture
 	schedulers []sized                                                   // its schedulers, the default first
 	resolve    func(*start, *Deployment, *analytic.Predictor) bool       // its own conditions at start-up; nil where none are known

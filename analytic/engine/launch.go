@@ -21,7 +21,7 @@ type Deployment struct {
 
 	TP, PP, EP int
 	Sharing    int // replicas that share one set of experts
-	Replicas   int // all that decode, and prefill unless others do
+	Replicas   int // Replicas decode, and prefill unless others do.
 	Prefill    int // further replicas that only prefill
 
 	Weights string // scheme that was asked for; "" for that of the checkpoint

@@ -249,9 +249,9 @@ func (v vllmMemory) steps(r *operator.Rank) float64 {
 	}
 }
 
-// beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes), as those
-// of hybrids are by default since 0.28 (is_prefix_caching_supported of vllm/config/model.py). Steps of prompts write states of Mamba 2
-// within them since 0.32 (num_prefill_checkpoint_blocks), and FlashInfer's those of gated delta nets since 0.33.
+// beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes). The
+// prefixes of hybrids are cached by default since 0.28 (is_prefix_caching_supported of vllm/config/model.py). Steps of prompts write
+// states of Mamba 2 within them since 0.32 (num_prefill_checkpoint_blocks), and FlashInfer's those of gated delta nets since 0.33.
 func (v vllmMemory) beside(r *operator.Rank, g *hardware.GPU) float64 {
 	if r.Settings.NoPrefixCache || !v.since(28) && !r.Settings.PrefixCache {
 		return 0

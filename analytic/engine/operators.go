@@ -19,7 +19,7 @@ var operatorsCSV string
 // published tables of operator times.
 type operatorConstant struct {
 	engine, gpu, generation string
-	section                 string // of the constant
+	section                 string // section is the part of the constant's name ahead of the point.
 	constant                roofline.Constant
 	value                   float64 // 0 if the value of the generation serves
 	p90                     float64 // 90th percentile of the error on shapes that the fit did not see; 0 if there are none

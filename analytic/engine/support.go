@@ -169,8 +169,8 @@ func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *operator.Pa
 	return fmt.Errorf("%s %s", profile.Name, why)
 }
 
-// Notes say what is to be known of an engine that runs a model with a split: what stands for a release that was not measured, replicas
-// that are not those of one server, and tokens that ranks over several nodes all-gather.
+// Notes say what is to be known of an engine that runs a model with a split. They name what stands for a release that was not measured.
+// They warn of replicas on several servers and of tokens that ranks all-gather between nodes.
 func Notes(from analytic.Engine, m *models.Model, p *operator.Parallelism) (notes []unit.Warning) {
 	e, w := from.(*Engine), p.Whole()
 	if text := e.profile.Unmeasured; text != "" {

@@ -17,12 +17,12 @@ type form struct {
 	name             string  // "" for what no tool is known of
 	what             string  // the file, in words
 	marks            names   // all are in a record if it is of this form; where there are none, one for each length and the time is
-	top              []names // of which the object around all records has all of one item, if it is of this form
-	list             string  // where in that object the records are
-	columns          bool    // that object has a list for each field instead
-	fields                   // of a request
+	top              []names // The object around all records has all fields of one of these, if the file is of this form.
+	list             string  // It leads from that object to the list of records.
+	columns          bool    // The object has a list for each field and no list of records.
+	fields                   // They are the fields of a request.
 	failed           names   // fields that say that a request failed
-	unit             string  // of times that are numbers; "" where it has to be found
+	unit             string  // Times that are numbers have this unit; with "" it has to be found.
 	block            int     // tokens that a hash is of; 0 where it has to be found
 	ended            bool    // records are written as requests end, so that they have to be sorted
 	arrivals         bool    // it has when requests came, and not how long their answers took

@@ -47,9 +47,9 @@ type Trace struct {
 
 // times are how those of a trace are written.
 type times struct {
-	whole bool   // they are whole numbers of it
-	kind  string // "" before the first
-	key   string // of the first
+	whole bool   // All of them are whole numbers.
+	kind  string // It is "" before the first time was read.
+	key   string // The first time stood in this field.
 }
 
 // A sorted is requests that are sorted by time, of the results of one benchmark or of several.

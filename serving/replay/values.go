@@ -51,13 +51,13 @@ func (v *values) peek() byte {
 
 // value is the next value, until another one is asked for. It has at most so many bytes; with 0 it is passed over, however long it is.
 func (v *values) value(most int) []byte {
-	var ends []byte // of the lists and objects that it is in
+	var ends []byte // The lists and objects that were begun end with these.
 	quoted, escaped := false, false
 	v.raw = v.raw[:0]
 	v.peek()
 	for n := 0; v.err == nil; n++ {
 		c, err := v.b.ReadByte()
-		alone := len(ends) == 0 && !quoted // it is a number or a word, or has not begun
+		alone := len(ends) == 0 && !quoted // The value is a number or a word, or has not begun.
 		switch {
 		case alone && n > 0 && (err != nil || strings.IndexByte(" \t\r\n,:]}", c) >= 0):
 			if err == nil {
