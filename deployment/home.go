@@ -117,7 +117,7 @@ func (d *Deployment) place() error {
 	var placed *engine.Placed
 	var err error
 	if q.Fit || q.placed() == "" && q.Pass == nil && d.overflows() { // a host that is only described holds what the GPU has no room for
-		if placed, err = engine.Best(&base, p.Pageable); err == nil && placed == nil {
+		if placed, err = bestPlacement(&base, p.Pageable); err == nil && placed == nil {
 			return unit.Errorf("{fit}: %s has room for the model neither on the GPU nor with %v of host memory; give {ram}, narrower {weights} or "+
 				"a "+
 				"shorter {prompt_len}", d.GPU.Name, d.GPU.Host.RAM)
@@ -202,7 +202,7 @@ func (d *Deployment) fitsAtHome() bool {
 	if base.Machine, err = d.from.machine(d.Request, d.GPU.On(&host), e); err != nil {
 		return false
 	}
-	placed, err := engine.Best(&base, false)
+	placed, err := bestPlacement(&base, false)
 	return err == nil && placed != nil
 }
 
@@ -214,7 +214,7 @@ func (d *Deployment) fitted() error {
 	if base.Machine, err = d.machine(d.GPU.On(&host)); err != nil {
 		return err
 	}
-	placed, err := engine.Best(&base, false)
+	placed, err := bestPlacement(&base, false)
 	if err != nil || placed == nil {
 		return err
 	}
@@ -234,13 +234,11 @@ func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 	}
 	asked := *base
 	asked.Workload = d.Workload
-	if own, err := engine.OwnFit(&asked); err == nil && own != nil {
+	if own, err := ownFit(&asked); err == nil && own != nil {
 		rates := RatesOf(own.Flags(), &own.Estimate, d.Workload.Batch)
 		h.Own = &rates
 	}
-	for _, x := range p.Worths(&asked) {
-		h.Worth = append(h.Worth, RatesOf(x.Name, &x.Estimate, d.Workload.Batch))
-	}
+	h.Worth = worths(&asked, p)
 	switch {
 	case d.Parallel.TP > 1:
 		h.Command += " --split-mode row"

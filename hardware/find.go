@@ -160,8 +160,8 @@ func (t *Table) OverlayFile(path string) (*Table, error) {
 // counted is a GPU with a number of them, as "8xH100" or "h100 x 2".
 var counted = regexp.MustCompile(`^(?:(\d+) ?[xX×*] ?(.+)|(.+?) ?[xX×*] ?(\d+))$`)
 
-// named is the GPU of a key, name, alias or name that a driver reports of no other one; nil if there is none.
-func (t *Table) named(name string) *GPU {
+// Named is the GPU of a key, name, alias or name that a driver reports of no other one; nil if there is none.
+func (t *Table) Named(name string) *GPU {
 	f := fold(name)
 	if i, ok := t.names[f]; ok {
 		return &t.gpus[i]
@@ -176,7 +176,7 @@ func (t *Table) named(name string) *GPU {
 // case, punctuation and the vendor's name. The error for one that is not there
 // lists near misses.
 func (t *Table) GPU(name string) (GPU, error) {
-	if g := t.named(name); g != nil {
+	if g := t.Named(name); g != nil {
 		return *g, nil
 	}
 	if found := t.devices[fold(name)]; len(found) > 1 {

@@ -195,3 +195,25 @@ func (g *GPU) Visible() unit.Bytes {
 	const gib = 1 << 30
 	return g.Capacity() - min(0.2*gib+g.Capacity().Times(0.006), 0.6*gib)
 }
+
+// Classes are what GPUs are sold for.
+func Classes() []string { return []string{"datacenter", "workstation", "consumer", "edge"} }
+
+// Class is what the GPU is sold for: cards for desktops are consumer's or, by their names, a workstation's; what has no memory of its own
+// is a module or a small computer.
+func (g *GPU) Class() string {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(g.Name, w) })
+	}
+	switch {
+	case has("GH200", "GB200", "GB300", "VR200", "MI300A"):
+		return "datacenter"
+	case g.Integrated || has("Jetson", "DGX Spark", "Ryzen", "Apple"):
+		return "edge"
+	case has("GeForce", "TITAN", "Radeon RX", "Arc A", "Arc B"):
+		return "consumer"
+	case has("RTX", "Quadro", "Radeon", "Arc Pro"):
+		return "workstation"
+	}
+	return "datacenter"
+}

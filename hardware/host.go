@@ -125,6 +125,9 @@ func HostOf(name string) (Host, error) {
 // desktop and server are what is taken for a host that nobody describes, and the others for one with DDR4 or LPDDR.
 const desktop, oldDesktop, laptop, server = "desktop-ddr5", "desktop-ddr4", "laptop-lpddr5x", "server-ddr5"
 
+// Desktop is the host that is taken where nobody describes it.
+func Desktop() Host { return *hosts()[desktop] }
+
 // UsualHost is the host that a GPU is taken to be in: a desktop for one without ECC memory or a node of its own, else a server.
 func UsualHost(g *GPU) Host {
 	key := desktop

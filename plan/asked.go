@@ -419,11 +419,11 @@ func (o *Asked) linked(all []hardware.GPU) ([]hardware.GPU, error) {
 }
 
 // priced are the offers of GPUs: those of prices that were given, else of the list that was named, else of the table.
-func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[string][]hardware.Offer, error) {
-	all := map[string][]hardware.Offer{}
+func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[string][]Offer, error) {
+	all := map[string][]Offer{}
 	for i := range gpus {
 		if p, ok := gpus[i].Price(); ok && o.PriceFile == "" {
-			all[gpus[i].Key] = []hardware.Offer{{GPU: gpus[i].Key, Hour: p, Source: gpus[i].PriceSource}}
+			all[gpus[i].Key] = []Offer{{GPU: gpus[i].Key, Hour: p, Source: gpus[i].PriceSource}}
 		}
 	}
 	if o.PriceFile != "" {
@@ -431,13 +431,12 @@ func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		list, err := table.ReadPrices(o.PriceFile)
+		all, err = readPrices(o.PriceFile, table)
 		if err != nil {
 			return nil, unit.Errorf("{prices}: %w", err)
 		}
-		all = list.Of
 		for key, offers := range all {
-			all[key] = slices.DeleteFunc(offers, func(f hardware.Offer) bool {
+			all[key] = slices.DeleteFunc(offers, func(f Offer) bool {
 				return o.Term == "" && f.Term == "spot" || o.Term != "" && !strings.EqualFold(f.Term, o.Term)
 			})
 		}
@@ -458,7 +457,7 @@ func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[strin
 		if err != nil {
 			return nil, unit.Errorf("{price} %s: %w", name, err)
 		}
-		all[g.Key] = []hardware.Offer{{GPU: g.Key, Hour: p, Source: "--price"}}
+		all[g.Key] = []Offer{{GPU: g.Key, Hour: p, Source: "--price"}}
 	}
 	return all, nil
 }

@@ -32,7 +32,7 @@ func card(t testing.TB, model, gpu, by string) Card {
 	}
 	c.GPU = c.Machine.GPU
 	if price, ok := c.GPU.Price(); ok {
-		c.Offers = []hardware.Offer{{Hour: price, Source: c.GPU.PriceSource}}
+		c.Offers = []Offer{{Hour: price, Source: c.GPU.PriceSource}}
 	}
 	return c
 }

@@ -143,7 +143,7 @@ type Card struct {
 	Model              *models.Model
 	Place              int // place of the model among those that are asked for
 	GPU                *hardware.GPU
-	Offers             []hardware.Offer  // what it is rented for; none where no price is known
+	Offers             []Offer           // what it is rented for; none where no price is known
 	Machine            *analytic.Machine // nil where there is none, for which Wrong is the reason
 	Wrong              error
 	Formats            []Formats      // formats that are allowed on it
@@ -167,7 +167,7 @@ func (c *Card) Price(gpus int) unit.DollarsPerHour {
 }
 
 // Offer is the one by which so many GPUs cost least; nil where no price is known.
-func (c *Card) Offer(gpus int) (best *hardware.Offer) {
+func (c *Card) Offer(gpus int) (best *Offer) {
 	for i := range c.Offers {
 		if o := &c.Offers[i]; best == nil || o.For(gpus) < best.For(gpus) {
 			best = o

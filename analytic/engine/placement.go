@@ -7,7 +7,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -198,79 +197,6 @@ func ParsePlacement(text string) (p Placement, threads int, err error) {
 	return p, threads, err
 }
 
-// onGPU reports whether the GPU has room, with a margin that stays free.
-func (p *Placed) onGPU(margin unit.Bytes) bool {
-	m := &p.Estimate.Memory
-	return m.Total+margin <= m.Usable
-}
-
-// inHost reports whether the host has room beside what the system takes.
-func (p *Placed) inHost() bool {
-	const system = unit.Bytes(2e9)
-	m := &p.Estimate.Memory
-	return m.HostWeights+m.HostKV+system <= p.Case.Machine.GPU.Host.RAM
-}
-
-// steps are the sizes of a pass among which a placement is looked for. A larger one copies the same weights for more tokens, and takes
-// more memory of the GPU.
-var steps = []int{512, 1024, 2048, 4096}
-
-// Best is the placement with which a request takes least, of those that fit: with all experts on the host, or as few layers' as fit;
-// of a dense model, or where not even that fits, with as many layers on the GPU as fit.
-func Best(c *analytic.Case, pageable bool) (*Placed, error) {
-	var best *Placed
-	for _, step := range steps {
-		p, err := fullest(c, Placement{Step: step, Pageable: pageable}, 0)
-		if err != nil {
-			return nil, err
-		}
-		if p != nil && (best == nil || p.Estimate.TTLT.Expected < best.Estimate.TTLT.Expected) {
-			best = p
-		}
-		if step >= c.Workload.PromptLen {
-			break
-		}
-	}
-	return best, nil
-}
-
-// fitMargin is the memory that llama.cpp's own --fit leaves free on each GPU (--fit-target).
-const fitMargin = unit.Bytes(1 << 30)
-
-// OwnFit is what llama.cpp's own --fit chooses: the default pass, weights as pages of the file, and a margin on the GPU (common/fit.cpp).
-func OwnFit(c *analytic.Case) (*Placed, error) {
-	return fullest(c, Placement{Pageable: true}, fitMargin)
-}
-
-// fullest is the placement that leaves least on the host; nil if neither memory has room for its part. A mixture leaves the experts of its
-// first layers there, and where not even those of all layers are enough, whole layers besides.
-func fullest(c *analytic.Case, base Placement, margin unit.Bytes) (best *Placed, failed error) {
-	layers, experts := c.Model.NumLayers(), 0
-	if c.Model.HasExperts() {
-		experts = layers
-	}
-	sort.Search(experts+layers+2, func(n int) bool {
-		p := base
-		if p.Experts = min(n, experts); n > experts {
-			p.Layers = new(experts + layers + 1 - n)
-		}
-		placed, err := p.At(c)
-		if err != nil {
-			failed = err
-			return true
-		}
-		fits := placed.onGPU(margin)
-		if fits { // Each one that fits leaves less on the host than the one before.
-			best = placed
-		}
-		return fits
-	})
-	if failed != nil || best == nil || !best.inHost() {
-		return nil, failed
-	}
-	return best, nil
-}
-
 // ReadsHost reports whether an engine has --cpu-offload-gb: vLLM by its UVAOffloader (vllm/model_executor/offloader/uva.py), by which
 // kernels read weights in pinned host memory, and SGLang, which copies them (sglang/srt/utils/offloader.py).
 func ReadsHost(e analytic.Engine) bool {
@@ -308,46 +234,6 @@ func AtHome() analytic.Engine { return &llamaCPP }
 
 // LeavesWeights reports whether an engine does.
 func LeavesWeights(e analytic.Engine) bool { return e.Profile().HostEmbedding }
-
-// A Worth is what a change of the machine would make of a placement.
-type Worth struct {
-	Name     string
-	Estimate analytic.Estimate
-}
-
-// Worths are what more memory of the GPU, faster memory of the host, a larger pass and pinned weights would make of a placement. With more
-// memory on the GPU as much more of the model lies there as fits.
-func (p *Placed) Worths(c *analytic.Case) (all []Worth) {
-	add := func(name string, placed *Placed, err error) {
-		if err == nil && placed != nil {
-			all = append(all, Worth{name, placed.Estimate})
-		}
-	}
-	const more = unit.Bytes(1e9)
-	larger, m := *c, *c.Machine
-	m.Utilization *= float64((m.GPU.Visible() + more) / m.GPU.Visible())
-	larger.Machine = &m
-	placed, err := fullest(&larger, Placement{Step: p.Step, Pageable: p.Pageable}, 0)
-	add("1 GB more on the GPU", placed, err)
-	host := c.Machine.GPU.Host
-	host.Speed, host.Read = host.Speed*1.25, host.Read.Times(1.25)
-	faster := *c
-	if faster.Machine, err = analytic.NewMachine(c.Machine.GPU.On(&host), c.Machine.Cal, c.Machine.Engine); err == nil {
-		placed, err = p.At(&faster)
-		add("memory of the host 25 % faster", placed, err)
-	}
-	other := p.Placement
-	if other.Step = 2 * max(p.Step, ggmlStep); other.Step <= steps[len(steps)-1] {
-		if placed, err = other.At(c); err == nil && placed.onGPU(0) && placed.inHost() {
-			add(fmt.Sprintf("--ubatch %d", other.Step), placed, nil)
-		}
-	}
-	other = p.Placement
-	other.Pageable = !p.Pageable
-	placed, err = other.At(c)
-	add("--load-mode "+LoadMode(other.Pageable), placed, err)
-	return all
-}
 
 // LoadMode is llama.cpp's name of how weights are loaded.
 func LoadMode(pageable bool) string {

@@ -50,12 +50,12 @@ func List(ctx context.Context, root fs.FS, here bool) ([]Device, error) {
 
 // Hosts adds the host around the GPUs, as flags of an estimate.
 func Hosts(root fs.FS, found []Device) {
-	h, err := hardware.DetectHost(root)
+	h, err := hostOf(root)
 	if err != nil {
 		return
 	}
 	for i := range found {
-		found[i].Host = new(h.Flags())
+		found[i].Host = new(hostFlags(&h))
 	}
 }
 

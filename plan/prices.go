@@ -1,6 +1,6 @@
 //go:build !js
 
-package hardware
+package plan
 
 import (
 	"encoding/csv"
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/hardware"
 	"llmprof/internal/input"
 	"llmprof/unit"
 )
@@ -40,9 +41,9 @@ const (
 	mostPerGPU = 1e4
 )
 
-// ReadPrices reads a CSV file of prices with a header: "gpu,usd_per_hour" and, if given, "node,region,term,source,date", where the price is
-// that of one GPU; a catalogue of SkyPilot, or one of gpuhunt.
-func (t *Table) ReadPrices(path string) (*Prices, error) {
+// readPrices reads the offers of a CSV file of prices with a header: "gpu,usd_per_hour" and, if given, "node,region,term,source,date", where
+// the price is that of one GPU; a catalogue of SkyPilot, or one of gpuhunt.
+func readPrices(path string, t *hardware.Table) (map[string][]Offer, error) {
 	text, err := input.Read(path, maxPrices)
 	if err != nil {
 		return nil, fmt.Errorf("prices: %w", err)
@@ -63,11 +64,11 @@ func (t *Table) ReadPrices(path string) (*Prices, error) {
 	if twice := twice(header); twice != "" {
 		return nil, fmt.Errorf("%s: it has two columns %.60q: leave one out", path, twice)
 	}
-	p := &Prices{Of: map[string][]Offer{}}
+	all := map[string][]Offer{}
 	for rows := 0; ; rows++ {
 		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return p, nil
+			return all, nil
 		}
 		line, _ := r.FieldPos(0)
 		switch {
@@ -92,7 +93,10 @@ func (t *Table) ReadPrices(path string) (*Prices, error) {
 		if o.Source == "" {
 			o.Source = path
 		}
-		p.add(t, name, o)
+		if g := namedIn(t, name); g != nil {
+			o.GPU = g.Key
+			all[g.Key] = append(all[g.Key], o)
+		}
 	}
 }
 
@@ -109,15 +113,14 @@ func twice(header []string) string {
 	return ""
 }
 
-// add adds an offer of a GPU by its name.
-func (p *Prices) add(t *Table, name string, o Offer) {
+// namedIn is the GPU that a list means by a name; nil where the table does not have it.
+func namedIn(t *hardware.Table, name string) *hardware.GPU {
 	for _, n := range []string{name, strings.ReplaceAll(name, "-80GB", "-sxm-80gb"), name[:max(strings.LastIndex(name, "-"), 0)]} {
-		if g := t.named(n); g != nil {
-			o.GPU = g.Key
-			p.Of[g.Key] = append(p.Of[g.Key], o)
-			return
+		if g := t.Named(n); g != nil {
+			return g
 		}
 	}
+	return nil
 }
 
 // readOwn reads a row of our own form.
@@ -127,7 +130,7 @@ func readOwn(row map[string]string) (name string, o Offer, err error) {
 		err = fmt.Errorf("usd_per_hour: want dollars an hour of one GPU")
 	}
 	if err == nil && row["node"] != "" {
-		o.Node, err = together(row["node"])
+		o.Node, err = gpuCount(row["node"])
 	}
 	if row["gpu"] == "" && err == nil {
 		err = fmt.Errorf("there is no name of a GPU")
@@ -148,7 +151,7 @@ func shared(row map[string]string, name, count, price, region, instance, memory 
 	if err != nil {
 		return "", o, err
 	}
-	if o.Node, err = together(row[count]); err != nil {
+	if o.Node, err = gpuCount(row[count]); err != nil {
 		return "", Offer{}, nil //nolint:nilerr // A part of a GPU is no GPU.
 	}
 	o.Hour = unit.DollarsPerHour(float64(whole) / float64(o.Node))
@@ -170,7 +173,7 @@ func hourly(text string) (unit.DollarsPerHour, error) {
 	return unit.DollarsPerHour(v), nil
 }
 
-func together(text string) (int, error) {
+func gpuCount(text string) (int, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || v < 1 || v > 1e5 || v != math.Trunc(v) {
 		return 0, fmt.Errorf("%.40q GPUs: want a whole number", text)

@@ -1,4 +1,4 @@
-package hardware
+package detect
 
 import (
 	"cmp"
@@ -11,32 +11,34 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/hardware"
+	"llmprof/internal/procfs"
 	"llmprof/unit"
 )
 
-// DetectHost is the host that a file system with /proc and /sys tells of: its processor, its memory as the firmware lists the modules,
+// hostOf is the host that a file system with /proc and /sys tells of: its processor, its memory as the firmware lists the modules,
 // which only the administrator may read, and the link to the first NVIDIA GPU. What is not told is that of a usual desktop.
-func DetectHost(root fs.FS) (Host, error) {
-	h := *hosts()[desktop]
+func hostOf(root fs.FS) (hardware.Host, error) {
+	h := hardware.Desktop()
 	h.Key, h.Name, h.Aliases, h.Read, h.PCIe, h.Source = "", "", nil, 0, 0, "found on this machine"
 	text, err := fs.ReadFile(root, "proc/cpuinfo")
 	if err != nil {
 		return h, fmt.Errorf("no host found: %w", err)
 	}
-	h.processor(string(text))
-	if ram := memTotal(root); ram > 0 {
-		h.RAM = ram
+	setProcessor(&h, string(text))
+	if ram := procfs.Memory(root); ram != nil {
+		h.RAM = unit.Bytes(*ram)
 	}
 	if table, err := fs.ReadFile(root, "sys/firmware/dmi/tables/DMI"); err == nil {
-		h.modules(table)
+		setMemory(&h, table)
 	}
 	h.PCIe = linkOf(root)
 	return h, nil
 }
 
-// processor reads /proc/cpuinfo: the name, the physical cores and the vector instructions, by which the rate of a core is that of
+// setProcessor reads /proc/cpuinfo: the name, the physical cores and the vector instructions, by which the rate of a core is that of
 // hosts.toml whose processors have the same.
-func (h *Host) processor(text string) {
+func setProcessor(h *hardware.Host, text string) {
 	cores, socket := map[string]bool{}, ""
 	threads := 0
 	for line := range strings.Lines(text) {
@@ -67,29 +69,14 @@ func (h *Host) processor(text string) {
 	}
 }
 
-// memTotal is the memory of /proc/meminfo, whose kB are KiB.
-func memTotal(root fs.FS) unit.Bytes {
-	text, err := fs.ReadFile(root, "proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	var kib uint64
-	for line := range strings.Lines(string(text)) {
-		if n, _ := fmt.Sscanf(line, "MemTotal: %d", &kib); n == 1 {
-			break
-		}
-	}
-	return unit.Bytes(kib).Times(1024)
-}
-
 // channelNames are how firmware names the channel of a module: "P0 CHANNEL A", "ChannelB-DIMM0", "DIMM_A1".
 var channelNames = regexp.MustCompile(`(?i)(?:channel[ _-]?|dimm[ _-]?)([a-p])`)
 
 // kinds are names of the kinds of memory by their number in the firmware's tables.
 var kinds = map[byte]string{0x1a: "ddr4", 0x1e: "lpddr4", 0x22: "ddr5", 0x23: "lpddr5"}
 
-// modules reads the memory modules of the firmware's tables (SMBIOS 3.7, type 17): their speed, and how many channels have one.
-func (h *Host) modules(table []byte) {
+// setMemory reads the memory modules of the firmware's tables (SMBIOS 3.7, type 17): their speed, and how many channels have one.
+func setMemory(h *hardware.Host, table []byte) {
 	const memoryDevice, least = 17, 0x17
 	channels, speed, filled, kind := map[string]bool{}, 0.0, 0, "ddr5"
 	for len(table) >= 4 && int(table[1]) >= 4 && int(table[1]) <= len(table) {
@@ -158,8 +145,8 @@ func linkOf(root fs.FS) unit.BytesPerSec {
 	return 0
 }
 
-// Flags are the options that describe a detected host to "llmprof estimate", without its memory where nothing tells of that.
-func (h *Host) Flags() string {
+// hostFlags are the options that describe a detected host to "llmprof estimate", without its memory where nothing tells of that.
+func hostFlags(h *hardware.Host) string {
 	text := fmt.Sprintf("--ram %.0fGB --threads %d", float64(h.RAM)/1e9, h.Cores)
 	if h.Key != "" {
 		text = "--host " + h.Key + " " + text

@@ -1,4 +1,4 @@
-package hardware
+package plan
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/hardware"
 	"llmprof/internal/testkit"
 )
 
@@ -22,7 +23,7 @@ func TestPriceMistakes(t *testing.T) {
 		"gpu,usd_per_hour\n" + strings.Repeat("h100,1\n", mostPrices+1): "more than 1048576 prices",
 	} {
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
-		if _, err := (&Table{}).ReadPrices(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readPrices(path, &hardware.Table{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
 		}
 	}
