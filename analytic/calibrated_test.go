@@ -9,7 +9,6 @@ import (
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/internal/testkit/casetest"
-	"llmprof/measure/calibrate"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -17,7 +16,7 @@ import (
 // measured is a calibration of g in which nothing but the products was fitted.
 func measured(t *testing.T, g *hardware.GPU, engine string) *hardware.CalibrationFile {
 	t.Helper()
-	f, err := calibrate.NewFile(g, unit.BF16)
+	f, err := hardware.NewCalibrationFile(g, unit.BF16)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"llmprof/hardware"
 	"llmprof/internal/fileerror"
 	"llmprof/internal/testkit"
-	"llmprof/measure/calibrate"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -31,7 +30,7 @@ func board(t testing.TB, name string) *hardware.GPU {
 // measured is a file of an H200 in which the GEMMs were fitted.
 func measured(t testing.TB) *hardware.CalibrationFile {
 	t.Helper()
-	f, err := calibrate.NewFile(board(t, "h200"), unit.BF16)
+	f, err := hardware.NewCalibrationFile(board(t, "h200"), unit.BF16)
 	testkit.Must(t, err)
 	f.File, f.Name, f.Engine, f.Kernels, f.Version = "mine.toml", "mine", "native", "cuBLASLt 13.1", "v0.1.0"
 	f.Made = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -50,7 +49,7 @@ func measured(t testing.TB) *hardware.CalibrationFile {
 
 func TestCalibrationRoundTrip(t *testing.T) {
 	f := measured(t)
-	text := calibrate.Text(f)
+	text := f.Text()
 	back, err := hardware.ParseCalibration(f.File, text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -58,7 +57,7 @@ func TestCalibrationRoundTrip(t *testing.T) {
 	if d := cmp.Diff(f, back, cmpopts.EquateApprox(1e-12, 0)); d != "" {
 		t.Errorf("what was written and what was read differ:\n%s", d)
 	}
-	if again := calibrate.Text(back); again != text {
+	if again := back.Text(); again != text {
 		t.Errorf("written twice:\n%s", cmp.Diff(text, again))
 	}
 	path := filepath.Join(t.TempDir(), "mine.toml")
@@ -80,7 +79,7 @@ func TestCalibrationSectionsAreWhole(t *testing.T) {
 				f.Values[c.String()] = hardware.Value{Value: 1e-3, N: 0, From: "default for hopper"}
 			}
 		}
-		if _, err := hardware.ParseCalibration("mine.toml", calibrate.Text(f)); err != nil {
+		if _, err := hardware.ParseCalibration("mine.toml", f.Text()); err != nil {
 			t.Errorf("%s: %v", section, err)
 		}
 		for _, c := range roofline.All() {
@@ -89,7 +88,7 @@ func TestCalibrationSectionsAreWhole(t *testing.T) {
 				continue
 			}
 			delete(f.Values, c.String())
-			_, err := hardware.ParseCalibration("mine.toml", calibrate.Text(f))
+			_, err := hardware.ParseCalibration("mine.toml", f.Text())
 			if err == nil || !strings.Contains(err.Error(), "has no "+c.String()) {
 				t.Errorf("without %s: %v", c, err)
 			}
@@ -195,8 +194,8 @@ func TestBuiltInCalibrations(t *testing.T) {
 	plain.Name, plain.Engine = "plain", ""
 	delete(plain.Values, "host.step")
 	files := fstest.MapFS{
-		"hardware/calibrations/h200-sxm-141gb.toml":        {Data: []byte(calibrate.Text(plain))},
-		"hardware/calibrations/h200-sxm-141gb.native.toml": {Data: []byte(calibrate.Text(native))},
+		"hardware/calibrations/h200-sxm-141gb.toml":        {Data: []byte(plain.Text())},
+		"hardware/calibrations/h200-sxm-141gb.native.toml": {Data: []byte(native.Text())},
 		"hardware/calibrations/a100-sxm-80gb.toml":         {Data: []byte("nonsense")},
 	}
 	for engine, want := range map[string]string{"native": "mine", "vllm": "plain", "transformers-graph": "plain"} {
@@ -215,7 +214,7 @@ func TestBuiltInCalibrations(t *testing.T) {
 
 // Every mistake is named with its place, and with what would be right.
 func TestCalibrationMistakes(t *testing.T) {
-	good := calibrate.Text(measured(t))
+	good := measured(t).Text()
 	for _, c := range []struct{ old, new, says string }{
 		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:10: the schema is "llmprof.estimate/v1": want ` +
 			`schema = "llmprof.calibration/v1"`},
@@ -277,7 +276,7 @@ func TestCalibrationMistakes(t *testing.T) {
 }
 
 func FuzzParseCalibration(f *testing.F) {
-	good := calibrate.Text(measured(f))
+	good := measured(f).Text()
 	f.Add(good)
 	f.Add(strings.Replace(good, "0.81", "nan", 1))
 	f.Add("schema = \"llmprof.calibration/v1\"\n[gemm]\ncompute = 1\n")
@@ -292,12 +291,12 @@ func FuzzParseCalibration(f *testing.F) {
 				t.Errorf("%s is %+v", key, v)
 			}
 		}
-		written := calibrate.Text(c)
+		written := c.Text()
 		back, err := hardware.ParseCalibration("f.toml", written)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, written)
 		}
-		if again := calibrate.Text(back); again != written {
+		if again := back.Text(); again != written {
 			t.Errorf("written twice:\n%s", cmp.Diff(written, again))
 		}
 	})
@@ -325,7 +324,7 @@ func TestShippedCalibrations(t *testing.T) {
 		if err := f.Check(board(t, f.GPU)); err != nil {
 			t.Error(err)
 		}
-		if back := calibrate.Text(f); back != string(text) {
+		if back := f.Text(); back != string(text) {
 			t.Errorf("%s is not as it would be written", name)
 		}
 	}

@@ -27,11 +27,8 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 		{"qwen3-30b-a3b", "rtx-4090", 8, "vllm", "vllm-2024", Fixed(66), Lengths{Kind: "lognormal", Mean: 12, Spread: 0.9}, 3},
 		{"llama3.2-1b", "rtx-pro-6000", 1, "trtllm", "tensorrt-llm", Fixed(8410), Fixed(64), 0},
 	}
-	shares, requests := []float64{0.2, 0.4, 0.6, 0.8}, 20000
-	if testkit.Brief() {
-		all, shares, requests = all[:2], []float64{0.5}, 8000
-	}
-	for i := range all {
+	shares, requests := []float64{0.4, 0.2, 0.6, 0.8}[:testkit.Cases(1, 4)], testkit.Cases(8000, 20000)
+	for i := range all[:testkit.Cases(2, len(all))] {
 		x := &all[i]
 		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
 		s.Drafts, s.Acceptance = x.drafts, 0.7

@@ -258,7 +258,7 @@ func (c *fitting) called() string {
 }
 
 func (a *app) writeFitted(c *fitting, f *hardware.CalibrationFile) error {
-	text := calibrate.Text(f)
+	text := f.Text()
 	if _, err := hardware.ParseCalibration(f.Name, text); err != nil { // no file is written that cannot be read
 		return fmt.Errorf("the constants make no calibration: %w", err)
 	}

@@ -21,7 +21,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if m.GPU != g.Key {
 		return nil, fmt.Errorf("the rows are of %s, not of %s", m.GPU, g.Key)
 	}
-	f, err := NewFile(g, m.DType)
+	f, err := hardware.NewCalibrationFile(g, m.DType)
 	if err != nil {
 		return nil, err
 	}

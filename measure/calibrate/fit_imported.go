@@ -35,7 +35,7 @@ type Import struct {
 // FitImport makes a calibration of the rows of tables. It fits each section of constants
 // separately, and fits it again to one half of the shapes to find the errors of the other half.
 func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
-	f, err := NewFile(g, unit.BF16)
+	f, err := hardware.NewCalibrationFile(g, unit.BF16)
 	if err != nil {
 		return nil, err
 	}

@@ -115,12 +115,12 @@ func TestFitImport(t *testing.T) {
 			t.Errorf("%s: %+v", section, o)
 		}
 	}
-	back, err := hardware.ParseCalibration("invented.toml", Text(f))
+	back, err := hardware.ParseCalibration("invented.toml", f.Text())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a, b := fmt.Sprint(*back.Tables, back.Operators["gemm"].N), fmt.Sprint(*f.Tables, f.Operators["gemm"].N); a != b ||
-		Text(back) != Text(f) {
+		back.Text() != f.Text() {
 		t.Errorf("read back: %s, want %s", a, b)
 	}
 }

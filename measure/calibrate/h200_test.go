@@ -116,7 +116,7 @@ func TestH200(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Golden(t, filepath.Join("..", "..", "hardware", "calibrations", "h200-sxm-141gb.toml"), Text(f))
+	testkit.Golden(t, filepath.Join("..", "..", "hardware", "calibrations", "h200-sxm-141gb.toml"), f.Text())
 }
 
 // nativeRows are those of the native engine on an H200.
@@ -165,7 +165,7 @@ func TestH200Native(t *testing.T) {
 	if len(rows.Rows) != 403 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
-	testkit.Golden(t, filepath.Join("..", "..", "hardware", "calibrations", "h200-sxm-141gb.native.toml"), Text(nativeFit(t)))
+	testkit.Golden(t, filepath.Join("..", "..", "hardware", "calibrations", "h200-sxm-141gb.native.toml"), nativeFit(t).Text())
 }
 
 // TestBytesHaveAPrice checks what docs/log/h200-calibration.md says that kernels draw for a byte on

@@ -266,8 +266,8 @@ func TestFitOfPower(t *testing.T) {
 				t.Errorf("%s: %s is %+v, want %v", engine, k, v, truth[k])
 			}
 		}
-		if again, err := hardware.ParseCalibration("x", Text(f)); err != nil || len(again.Values) != len(f.Values) {
-			t.Errorf("%v: %s", err, Text(f))
+		if again, err := hardware.ParseCalibration("x", f.Text()); err != nil || len(again.Values) != len(f.Values) {
+			t.Errorf("%v: %s", err, f.Text())
 		}
 	}
 }
@@ -313,7 +313,7 @@ func TestFitOfImpossiblePower(t *testing.T) {
 	if !strings.Contains(strings.Join(f.Notes, "\n"), "runs for their power") {
 		t.Errorf("notes: %q", f.Notes)
 	}
-	if _, err := hardware.ParseCalibration("x", Text(f)); err != nil {
+	if _, err := hardware.ParseCalibration("x", f.Text()); err != nil {
 		t.Error(err)
 	}
 }
@@ -354,7 +354,7 @@ func TestFitOfAPlan(t *testing.T) {
 	if r := f.HeldOut["gemm.memory"]; r.N < 20 || r.Median > 0.04 || r.P90 > 0.08 {
 		t.Errorf("rows with 3 %% of noise are predicted with errors of %+v", r)
 	}
-	if _, err := hardware.ParseCalibration("f", Text(f)); err != nil {
+	if _, err := hardware.ParseCalibration("f", f.Text()); err != nil {
 		t.Error(err)
 	}
 }
@@ -559,8 +559,8 @@ func FuzzFit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := hardware.ParseCalibration("x", Text(c)); err != nil {
-			t.Errorf("%v\n%s", err, Text(c))
+		if _, err := hardware.ParseCalibration("x", c.Text()); err != nil {
+			t.Errorf("%v\n%s", err, c.Text())
 		}
 	})
 }
@@ -594,7 +594,7 @@ func TestFitOfDisturbedRows(t *testing.T) {
 			t.Errorf("%s is %+v", key, v)
 		}
 	}
-	if _, err := hardware.ParseCalibration("f", Text(f)); err != nil {
+	if _, err := hardware.ParseCalibration("f", f.Text()); err != nil {
 		t.Error(err)
 	}
 }
@@ -614,7 +614,7 @@ func recovered(t *testing.T, g *hardware.GPU, rows *Rows, want map[roofline.Cons
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := hardware.ParseCalibration("x", Text(f))
+	again, err := hardware.ParseCalibration("x", f.Text())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -647,9 +647,7 @@ func TestFitOfEngineKernels(t *testing.T) {
 	}
 	rows := synthetic(t, Native, g, truth, 0.01)
 	recovered(t, g, rows, want)
-	if testkit.Brief() {
-		return
-	}
+	testkit.Long(t, "a fit of rows of a single batch")
 	rows.Rows = slices.DeleteFunc(rows.Rows, func(r Row) bool { return r.Kind == MixtureDecode && r.Shape.Batch > 1 })
 	f, err := Fit(rows, g, "x")
 	if err != nil {

@@ -194,7 +194,7 @@ func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if g.Key == "" {
 		return nil, errors.New("the GPU has no key in the table")
 	}
-	file, err := NewFile(g, s.Scheme.Stream())
+	file, err := hardware.NewCalibrationFile(g, s.Scheme.Stream())
 	if err != nil {
 		return nil, err
 	}

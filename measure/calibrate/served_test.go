@@ -153,7 +153,7 @@ func TestServedConstantsAreRecovered(t *testing.T) {
 					t.Errorf("%v (held out: %v): off by %.1f %% after, %.1f %% before", e.Point, e.Point.HeldOut, 100*e.After, 100*e.Before)
 				}
 			}
-			text := Text(f)
+			text := f.Text()
 			read, err := hardware.ParseCalibration("mine", text)
 			if err != nil || read.Engine != "vllm" || !read.Serves("vllm") {
 				t.Fatalf("%v: %s", err, text)
@@ -172,7 +172,7 @@ func TestServedFileIsWhole(t *testing.T) {
 		servedBy(t, s, "h200", slowServer)
 		f, err := FitServed(s, casetest.GPU(t, "h200"))
 		testkit.Must(t, err)
-		if _, err := hardware.ParseCalibration("mine", Text(f)); err != nil {
+		if _, err := hardware.ParseCalibration("mine", f.Text()); err != nil {
 			t.Errorf("%s: %v", weights, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package calibrate
+package hardware
 
 import (
 	"cmp"
@@ -13,27 +13,26 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// NewFile is a file of g in which every constant is the default of its
+// NewCalibrationFile is a file of g in which every constant is the default of its
 // generation, for a fit to put what it found in.
-func NewFile(g *hardware.GPU, dtype unit.Format) (*hardware.CalibrationFile, error) {
+func NewCalibrationFile(g *GPU, dtype unit.Format) (*CalibrationFile, error) {
 	peak, ok := g.Peak(dtype)
 	if !ok {
 		return nil, fmt.Errorf("%s has no peak for %v: the shares of a calibration are of one", g.Key, dtype)
 	}
-	f := &hardware.CalibrationFile{
+	f := &CalibrationFile{
 		GPU: g.Key, DType: dtype, TP: []int{1}, Tools: map[string]string{},
-		Device: hardware.CalibratedDevice{Peak: peak, Bandwidth: g.Bandwidth},
-		Values: map[string]hardware.Value{}, HeldOut: map[string]hardware.Residual{},
+		Device: CalibratedDevice{Peak: peak, Bandwidth: g.Bandwidth},
+		Values: map[string]Value{}, HeldOut: map[string]Residual{},
 	}
-	c := hardware.DefaultCalibration(g)
+	c := DefaultCalibration(g)
 	for _, k := range roofline.All() {
 		if i := k.Info(); !i.Optional && !i.Unfiled {
-			f.Values[i.Key] = hardware.Value{Value: c.Constants[k], From: "default for " + g.Generation}
+			f.Values[i.Key] = Value{Value: c.Constants[k], From: "default for " + g.Generation}
 		}
 	}
 	return f, nil
@@ -48,7 +47,7 @@ func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", 
 // fields writes the keys of a struct, but for those whose value is zero and for tables.
 func (w *writer) fields(of any) {
 	for key, v := range tomlFields(reflect.ValueOf(of).Elem()) {
-		table := v.Kind() == reflect.Map || v.Kind() == reflect.Pointer || v.Type() == reflect.TypeFor[hardware.CalibratedDevice]()
+		table := v.Kind() == reflect.Map || v.Kind() == reflect.Pointer || v.Type() == reflect.TypeFor[CalibratedDevice]()
 		if !table && !v.IsZero() {
 			w.line("%s = %s", key, encoded(v.Interface()))
 		}
@@ -107,13 +106,13 @@ func composed(v reflect.Value) (text string, ok bool) {
 	return "", false
 }
 
-// Text is a calibration file as people read it; hardware.ParseCalibration reads it back. Numbers
+// Text is the file as people read it; ParseCalibration reads it back. Numbers
 // have four digits, which is more than any of them is worth.
-func Text(f *hardware.CalibrationFile) string {
+func (f *CalibrationFile) Text() string {
 	var w writer
 	w.line("# What one kind of GPU reaches in practice, measured by llmprof calibrate. docs/calibration.md says what each")
 	w.line("# constant is. uncertainty is half of the 95 %% interval; n counts the rows that determine the constant, 0 for none.")
-	w.line("schema = %s", encoded(hardware.CalibrationSchema))
+	w.line("schema = %s", encoded(CalibrationSchema))
 	head := *f
 	head.Made = f.Made.UTC().Truncate(time.Second)
 	w.fields(&head)
@@ -153,7 +152,7 @@ func tomlFields(v reflect.Value) iter.Seq2[string, reflect.Value] {
 }
 
 // values writes the constants by their sections.
-func (w *writer) values(values map[string]hardware.Value) {
+func (w *writer) values(values map[string]Value) {
 	last := ""
 	for _, c := range roofline.All() {
 		k := c.Info()
