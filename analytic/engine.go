@@ -147,19 +147,18 @@ type Support struct {
 // A Kernel is a kernel of an engine and the operators that it does.
 type Kernel struct {
 	roofline.Kernel
-	Main       int     // index of the operator that it is named after, in the part
-	Ops        uint64  // bit i is set for operator i of the part, which has at most 64 operators
-	Helpers    float64 // further launches, whose time the law of the kernel includes
-	Overlapped bool    // the kernel is of shared experts, which the engine runs in a stream beside those that the router chose
-	Graphed    bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
-	Pieces     float64 // CUDA graphs of other kernels that the host launches before it
+	Main int    // index of the operator that it is named after, in the part
+	Ops  uint64 // bit i is set for operator i of the part, which has at most 64 operators
 
-	HalfSums bool // products are summed in FP16, for which the kernel's FLOPs are halved
+	// What the host does for the kernel besides its own launches: further launches, as those of kernels whose times its law includes and of
+	// the CUDA graph of others ahead of it, and calls of Python code. It does nothing where the kernel is launched with others.
+	Helpers, Calls float64
+	Graphed        bool   // the kernel is part of a CUDA graph, so that its launch takes the host no time
+	Phase          string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
 
-	Dispatches float64 // Python calls that the host makes for it besides its launches: an operator, a compiled piece
-
-	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
-	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
+	Overlapped bool // the kernel is of shared experts, which the engine runs in a stream beside those that the router chose
+	HalfSums   bool // products are summed in FP16, for which the kernel's FLOPs are halved
+	Partial    bool // the engine does only a part of the main operator, as the final norm of the last token
 }
 
 // A Lowering is a part of a step whose operators an engine lowers to kernels.

@@ -19,64 +19,33 @@ type Span struct {
 
 // A basis says what the interval of an estimate rests on.
 type basis struct {
-	fitted      bool      // there is a calibration
-	serves      bool      // the calibration timed the kernels of the engine and its host
-	otherEngine bool      // the calibration timed the kernels of another engine, rather than a library's
-	host        bool      // the calibration timed the launches of this host
-	slow        []slowEnd // uncertain constants
+	fitted      bool               // there is a calibration
+	serves      bool               // the calibration timed the kernels of the engine and its host
+	otherEngine bool               // the calibration timed the kernels of another engine, rather than a library's
+	host        bool               // the calibration timed the launches of this host
+	slow        []hardware.SlowEnd // uncertain constants
 }
 
-// A slowEnd is constants at the slow end of their interval, all of them together.
-type slowEnd []longer
-
-// A longer is by how much longer the terms take that a constant stretches.
-type longer struct {
-	constant roofline.Constant
-	by       float64
-}
-
-// rest makes the intervals of a machine rest on a calibration.
-func (m *Machine) rest(f *hardware.CalibrationFile) error {
-	e := m.Engine.Profile()
-	b := &m.basis
-	b.fitted, b.serves = true, f.Serves(e.Engine()) && f.Tables == nil // tables of operators contain nothing of the host
-	b.otherEngine = f.Engine != "" && !f.Serves(e.Engine())
+// rest makes the intervals of a machine rest on a calibration. What the file leaves at its default moves by the error of the board, which
+// counts once.
+func (m *Machine) rest(f *hardware.CalibrationFile) {
+	e, b := m.Engine.Profile().Engine(), &m.basis
+	b.fitted, b.serves = true, f.Serves(e) && f.Tables == nil // tables of operators contain nothing of the host
+	b.otherEngine = f.Engine != "" && !f.Serves(e)
 	b.host = b.serves && f.Values[roofline.HostLaunch.String()].Value > 0
-	perturbed, err := f.Perturbed(m.GPU, e.Engine())
-	for i := range perturbed {
-		if k := roofline.ConstantOf(perturbed[i].Key); k != roofline.None {
-			m.Cal.Fitted[k] = true // what the file leaves at its default is moved by the board's error, which counts once
-		}
-		e.Set(m.GPU, &perturbed[i].Calibration)
-		if s := m.slower(&perturbed[i].Constants); len(s) > 0 {
-			b.slow = append(b.slow, s)
-		}
+	b.slow = f.SlowEnds(m.GPU, e, &m.Cal.Constants)
+	for _, end := range b.slow {
+		m.Cal.Fitted[end[0].Constant] = true
 	}
-	return err
-}
-
-// slower is by how much longer the terms of each constant take that differs from the machine's.
-func (m *Machine) slower(other *roofline.Constants) (s slowEnd) {
-	for _, k := range roofline.All() {
-		base := m.Cal.Constants[k]
-		switch {
-		case other[k] == base || base == 0:
-		case k.Info().Quantity == roofline.Share:
-			s = append(s, longer{k, base/other[k] - 1})
-		default:
-			s = append(s, longer{k, other[k]/base - 1})
-		}
-	}
-	return s
 }
 
 // spread is the relative change of a phase's time where each uncertain constant moves to the slow end of its 90 % interval, all
 // changes added in quadrature, as independent errors are.
 func (b *basis) spread(t *total) (off float64) {
-	for _, s := range b.slow {
+	for _, end := range b.slow {
 		var more unit.Seconds
-		for _, x := range s {
-			more += t.slopes.By[x.constant].Times(x.by)
+		for _, x := range end {
+			more += t.slopes.By[x.Constant].Times(x.By)
 		}
 		off = math.Hypot(off, float64(more/t.Expected))
 	}

@@ -84,10 +84,10 @@ func Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machin
 		return nil, err
 	}
 	m, err := NewMachine(g, cal, e)
-	if err != nil || f == nil {
-		return m, err
+	if err == nil && f != nil {
+		m.rest(f)
 	}
-	return m, m.rest(f)
+	return m, err
 }
 
 // Constants are the constants of a GPU and an engine: of a calibration file, else of the GPU's

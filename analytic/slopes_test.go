@@ -27,20 +27,17 @@ func builtIn(t testing.TB, g *hardware.GPU, engine string) *hardware.Calibration
 // of the calibration at the slow end of its interval.
 func movedByHand(t *testing.T, c *analytic.Case, f *hardware.CalibrationFile) (prefill, decode float64) {
 	t.Helper()
-	g, e := c.Machine.GPU, c.Machine.Engine
 	base := predict(t, c)
-	moved, err := f.Perturbed(g, e.Profile().Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range moved {
-		cal := moved[i].Calibration
-		e.Profile().Set(g, &cal)
-		one := *c
-		if one.Machine, err = analytic.NewMachine(g, cal, e); err != nil {
-			t.Fatal(err)
-		}
-		slow := predict(t, &one)
+	for _, end := range f.SlowEnds(c.Machine.GPU, c.Machine.Engine.Profile().Name, &c.Machine.Cal.Constants) {
+		slow := predict(t, with(t, c, func(all *roofline.Constants) {
+			for _, x := range end {
+				if k := x.Constant; k.Info().Quantity == roofline.Share {
+					all[k] /= 1 + x.By
+				} else {
+					all[k] *= 1 + x.By
+				}
+			}
+		}))
 		prefill = math.Hypot(prefill, float64(slow.TTFT.Expected/base.TTFT.Expected)-1)
 		decode = math.Hypot(decode, float64(slow.TPOT.Expected/base.TPOT.Expected)-1)
 	}

@@ -140,7 +140,7 @@ func (w *walk) kernel(k *Kernel, c *roofline.Cost) (t timing) {
 	m := w.p.machine
 	t.kernels, t.bound[c.Bound] = c.Time, c.Time
 	if k.Phase == "" && !k.Graphed {
-		t.launches, t.calls = (k.Launches+k.Helpers+k.Pieces)*k.Count, k.Dispatches*k.Count
+		t.launches, t.calls = (k.Launches+k.Helpers)*k.Count, k.Calls*k.Count
 	}
 	m.Take(&t.Load, c)
 	if w.detail < estimate {

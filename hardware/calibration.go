@@ -55,18 +55,6 @@ func (c *Calibration) Check() error {
 // far above the ridge of every GPU, and so draws next to nothing for its memory.
 const SquareRows = 8192
 
-// follow takes GEMMs of few rows as all others, and all-reduces within GEMMs as other small ones,
-// where nothing is known of them.
-func (c *Calibration) follow(known map[string]Value) {
-	k := &c.Constants
-	if _, ok := known["skinny_gemm.memory"]; !ok {
-		k[roofline.SkinnyGEMMMemory], k[roofline.SkinnyGEMMRow], k[roofline.SkinnyGEMMFixed] = k[roofline.GEMMMemory], 0, k[roofline.GEMMFixed]
-	}
-	if _, ok := known["fused_all_reduce.base"]; !ok {
-		k[roofline.FusedAllReduceBase], k[roofline.FusedAllReducePerGPU] = k[roofline.OneShotBase], k[roofline.OneShotPerGPU]
-	}
-}
-
 // throughHost takes GPUs that reach each other over PCIe through the host's memory alone. The constants
 // are of vLLM 0.19.0's all-reduces over two RTX PRO 6000 on such a host, in CUDA graphs
 // (aiconfigurator-core 0.12.0): 17 to 21 µs up to 32 KB, 15.2 GB/s at large messages.
@@ -157,7 +145,6 @@ func DefaultCalibration(g *GPU) (c Calibration) {
 	if !g.PeerAccess() {
 		c.throughHost()
 	}
-	c.follow(nil)
 	if g.Generation == "blackwell" || g.Generation == "rubin" { // GEMMs of 5 to 20 µs are within 3 µs on a B200.
 		c.Residuals[roofline.GEMMFixed] = 0.8
 	}

@@ -128,7 +128,6 @@ func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error
 			c.Constants[k] = v.Value
 		}
 	}
-	c.follow(f.Values)
 	for key, h := range f.HeldOut {
 		c.Residuals[roofline.ConstantOf(key)] = h.width()
 	}
@@ -162,48 +161,34 @@ func (f *CalibrationFile) source() string {
 	return s
 }
 
-// A Perturbed calibration has one uncertain constant, or the constants of one transport, at the slow end
-// of their 90 % intervals.
-type Perturbed struct {
-	Key string // Key is the name of the constant, or of the section that its transport has.
-	Calibration
+// A SlowEnd is constants at the slow end of their 90 % intervals, all of them together: an uncertain constant, or those of a transport.
+type SlowEnd []Longer
+
+// A Longer is by how much longer the terms take that a constant stretches, as a share of their time.
+type Longer struct {
+	Constant roofline.Constant
+	By       float64
 }
 
-// Perturbed gives the calibrations that an interval is made of. A constant changes by its own uncertainty;
-// by how much kernels of other shapes are off besides is in Residuals. A constant that was left to the
-// default may be off by the default's error. What the GPU draws is left out: an interval is of times.
-func (f *CalibrationFile) Perturbed(g *GPU, engine string) ([]Perturbed, error) {
-	base, err := f.Apply(g, engine)
-	if err != nil {
-		return nil, err
-	}
-	var all []Perturbed
+// SlowEnds are what an interval of times is made of, for an engine with the constants c on a GPU. A constant moves by its own uncertainty;
+// by how much kernels of other shapes are off besides is in Residuals. A constant that was left to the default may be off by the default's
+// error, and so may those of the transports that no file has. Constants that the engine has in place of the file's are left out.
+func (f *CalibrationFile) SlowEnds(g *GPU, engine string, c *roofline.Constants) (all []SlowEnd) {
+	defaults := DefaultCalibration(g)
 	for _, k := range roofline.All() {
-		v, ok := f.value(k, engine)
-		if !ok || k.IsPower() {
-			continue
+		if v, ok := f.value(k, engine); ok && !k.IsPower() && v.Value == c[k] {
+			all = append(all, SlowEnd{{k, k.Longer(width(v, &defaults))}})
 		}
-		m := Perturbed{k.String(), base}
-		m.Constants[k] = k.Slower(v.Value, width(v, &base))
-		m.follow(f.Values)
-		all = append(all, m)
 	}
-	return append(all, unmeasured(&base)...), nil
-}
-
-// unmeasured are the transports that no file has, each as far off as a default may
-// be.
-func unmeasured(base *Calibration) (all []Perturbed) {
-	e := max(base.DecodeError, base.PrefillError)
-	for _, group := range [][]roofline.Constant{
+	e := max(defaults.DecodeError, defaults.PrefillError)
+	for _, transport := range [][]roofline.Constant{
 		{roofline.PCIeShare, roofline.PCIeBase, roofline.PCIePerGPU}, {roofline.HostCopyShare}, {roofline.InterNodeShare, roofline.InterNodeBase},
 	} {
-		section, _, _ := strings.Cut(group[0].String(), ".")
-		m := Perturbed{section, *base}
-		for _, c := range group {
-			m.Constants[c] = c.Slower(base.Constants[c], e)
+		var end SlowEnd
+		for _, k := range transport {
+			end = append(end, Longer{k, k.Longer(e)})
 		}
-		all = append(all, m)
+		all = append(all, end)
 	}
 	return all
 }

@@ -57,6 +57,14 @@ func (c Constant) insteadOf(base, leader Constant) Constant {
 // Constants has a value for each constant.
 type Constants [NumConstants]float64
 
+// Effective is the constant whose value serves for one: that itself, or else the constant that stands in for it.
+func (c *Constants) Effective(k Constant) Constant {
+	for table[k].Base != None && c[table[k].Leader] == 0 {
+		k = table[k].Base
+	}
+	return k
+}
+
 // A Quantity is what a constant is measured in.
 type Quantity uint8
 
@@ -107,9 +115,10 @@ var (
 	GEMMIdle = define("gemm.tile_idle", Shown, optional,
 		"share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards")
 
-	SkinnyGEMMMemory = define("skinny_gemm.memory", Share, optional, "share of the memory bandwidth")
+	SkinnyGEMMMemory = define("skinny_gemm.memory", Share, optional, "share of the memory bandwidth").insteadOf(GEMMMemory, None)
 	SkinnyGEMMRow    = define("skinny_gemm.row", Growth, optional, "what each row adds, of the time that the weights take at the bandwidth")
-	SkinnyGEMMFixed  = define("skinny_gemm.fixed", Time, optional, "time of a launch that no size takes away")
+	SkinnyGEMMFixed  = define("skinny_gemm.fixed", Time, optional,
+		"time of a launch that no size takes away").insteadOf(GEMMFixed, SkinnyGEMMMemory)
 
 	WGMMAMemory = define("wgmma_gemm.memory", Share, optional, "share of the memory bandwidth")
 	WGMMAReload = define("wgmma_gemm.reload", Repeats, optional, "how often inputs and results are moved")
@@ -191,9 +200,9 @@ var (
 	OneShotSecond = define("one_shot.second", Delay, optional,
 		"latency that a second exchange adds to a small all-reduce over peer memory, of which each rank then sums a slice")
 	FusedAllReduceBase = define("fused_all_reduce.base", Time, optional,
-		"latency of an all-reduce that GEMMs do themselves: base + n × per_gpu")
+		"latency of an all-reduce that GEMMs do themselves: base + n × per_gpu").insteadOf(OneShotBase, None)
 	FusedAllReducePerGPU = define("fused_all_reduce.per_gpu", Delay, optional,
-		"latency that each GPU adds to an all-reduce that GEMMs do themselves")
+		"latency that each GPU adds to an all-reduce that GEMMs do themselves").insteadOf(OneShotPerGPU, FusedAllReduceBase)
 	PCIeShare     = define("pcie.share", Share, unfiled, "share of PCIe that a large all-reduce reaches")
 	PCIeBase      = define("pcie.base", Time, unfiled, "latency of an all-reduce over PCIe: base + n × per_gpu")
 	PCIePerGPU    = define("pcie.per_gpu", Time, unfiled, "latency that each GPU adds to an all-reduce over PCIe")
@@ -314,13 +323,12 @@ func (c Constant) Valid(v float64) bool {
 	return v > q.above && v <= q.most
 }
 
-// Slower is the value v of the constant moved by the share x to where everything
-// takes longer.
-func (c Constant) Slower(v, x float64) float64 {
+// Longer is by how much longer the terms of the constant take where it is off by the share x.
+func (c Constant) Longer(x float64) float64 {
 	if table[c].Quantity == Share {
-		return v * math.Max(1-x, 0.05)
+		return 1/math.Max(1-x, 0.05) - 1
 	}
-	return v * (1 + x)
+	return x
 }
 
 // LeastShare is below any share of a peak that a kernel reaches; with a smaller one a time may be infinite.

@@ -115,8 +115,8 @@ func TestValid(t *testing.T) {
 		if q == Share && (!c.Valid(1) || c.Valid(1.01) || c.Valid(0)) {
 			t.Errorf("%s: a share of the peak", c)
 		}
-		if slow := c.Slower(0.5, 0.1); (slow < 0.5) != (q == Share) {
-			t.Errorf("%s of 0.5 is %v where it is slower", c, slow)
+		if longer := c.Longer(0.1); longer < 0.1 || (longer > 0.1) != (q == Share) {
+			t.Errorf("%s: its terms take %v longer where it is off by 0.1", c, longer)
 		}
 	}
 }

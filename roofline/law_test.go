@@ -188,7 +188,11 @@ func TestLawsAreMonotone(t *testing.T) {
 		}
 		for _, c := range All() {
 			slow := *m
-			slow.Set(c, c.Slower(m.Constant(c), 0.1))
+			longer := 1 + c.Longer(0.1)
+			if c.Info().Quantity == Share {
+				longer = 1 / longer
+			}
+			slow.Set(c, m.Constant(c)*longer)
 			if got := slow.Cost(k).Time; got < base.Times(1-1e-12) {
 				t.Errorf("class %d takes %v, with a slower %s %v", k.Class, base, c, got)
 			}

@@ -31,10 +31,7 @@ func (m *Machine) Set(k Constant, v float64) {
 
 // resolve works out the factors of a constant and of the constants that it stands in for.
 func (m *Machine) resolve(k Constant) {
-	m.effective[k] = k
-	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
-		m.effective[k] = m.effective[i.Base]
-	}
+	m.effective[k] = m.constants.Effective(k)
 	v := m.Constant(k)
 	if m.stretch[k], m.repeats[k] = v, v; table[k].Quantity == Share {
 		m.stretch[k], m.repeats[k] = 1/v, 1

@@ -11,8 +11,8 @@ type expertHost func(l *analytic.Lowering, product *operator.Op) expertWork
 
 // An expertWork is the work of an expertHost.
 type expertWork struct {
-	routing       float64 // Python calls of the choice of experts
-	calls, called float64 // Python calls of a kernel of products, and of each launch of it
+	routing float64 // Python calls of the choice of experts
+	calls   float64 // Python calls of each GEMM
 	// Kernels beside both grouped GEMMs of a layer, whose times operator tables include but which the host launches one by one.
 	helpers float64
 	mapping float64 // launches between the choice of experts and their products that the tables do not have, as those of ranks of EP
@@ -25,7 +25,7 @@ const routingKernels = 5
 // activation (a trace of vLLM in 16 bits in experiments/vllm-host/h200); the kernels of other engines and formats were not traced, and are
 // taken to be as many, with one before each GEMM that quantizes its inputs.
 func plainHost(l *analytic.Lowering, o *operator.Op) expertWork {
-	work := expertWork{routing: 1, called: 1, helpers: routingKernels + 1}
+	work := expertWork{routing: 1, calls: 1, helpers: routingKernels + 1}
 	if o.Format != l.Step.Scheme.Stream() {
 		work.helpers += 2
 	}
@@ -45,7 +45,7 @@ var tritonHost expertHost = func(l *analytic.Lowering, o *operator.Op) expertWor
 		return plainHost(l, o)
 	}
 	const routing = 4
-	work := expertWork{routing: 2 * routing, calls: 2, called: 2, helpers: routing + 1}
+	work := expertWork{routing: 2 * routing, calls: 2 + 1, helpers: routing + 1} // two calls of each GEMM and of the sum behind both
 	if l.Step.Par.EP > 1 {
 		work.mapping = 9
 	}
@@ -67,7 +67,7 @@ func (host expertHost) route(l *analytic.Lowering, i int) {
 		}
 	}
 	if n > 0 {
-		l.Launch(i, roofline.Elementwise, n).Dispatches = work.routing
+		l.Launch(i, roofline.Elementwise, n).Calls = work.routing
 	}
 }
 
@@ -86,14 +86,14 @@ func (host expertHost) multiply(l *analytic.Lowering, i int, all bool) {
 	}
 	if !groupedKnown(l.Constants, o.Scheme) {
 		k := l.Launch(i, roofline.MoEPrefill, 1)
-		k.Dispatches = work.calls + work.called
+		k.Calls = work.calls
 		if l.Next(i+1, operator.ExpertProduct) < 0 { // last grouped GEMM of the layer
 			k.Unpermuted = l.Step.Bytes(o.Shape.Pairs * o.Shape.N)
 		}
 		return
 	}
 	k := l.Launch(i, roofline.GroupedGEMM, 2)
-	k.Shape.Ranks, k.Helpers, k.Dispatches = float64(p.EP), work.helpers, work.calls+2*work.called
+	k.Shape.Ranks, k.Helpers, k.Calls = float64(p.EP), work.helpers, 2*work.calls
 	pairs := o.Shape.Tokens * o.Shape.TopK
 	if p.ExpertReplicas() > 1 && !p.GathersTokens() && !all {
 		pairs = o.Shape.Pairs
@@ -101,7 +101,7 @@ func (host expertHost) multiply(l *analytic.Lowering, i int, all bool) {
 	k.Permuted = l.Step.Bytes(pairs * o.Shape.K)
 	if j := l.Next(0, operator.TopK); j >= 0 && work.mapping == 0 {
 		l.Fuse(k, j)
-		k.Dispatches += work.routing
+		k.Calls += work.routing
 	}
 }
 

@@ -134,7 +134,7 @@ func capture(l *analytic.Lowering, decode bool) {
 		case decode || padded(l, k.Main):
 			k.Graphed = true
 		case mixes(t) && !called:
-			k.Pieces, k.Dispatches, called = 1, 1, true
+			k.Helpers, k.Calls, called = k.Helpers+1, 1, true
 		}
 	}
 }
@@ -149,11 +149,11 @@ func oneByOne(l *analytic.Lowering, compiled bool) {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
 		case mixes(t) && !called:
-			if k.Dispatches, called = 1, true; compiled {
-				k.Dispatches = 2
+			if k.Calls, called = 1, true; compiled {
+				k.Calls = 2
 			}
 		case l.Ops[k.Main].Shared && compiled:
-			k.Dispatches = 1
+			k.Calls = 1
 			if l.Ops[k.Main].Name == sharedGate {
 				k.Helpers += 2 // the sigmoid of the gate and the product with it
 			}

@@ -44,15 +44,15 @@ func gatedDelta(b *models.Block) bool {
 // Triton's as several others, for Triton's JITFunction binds and specializes the arguments in Python before a launcher takes them.
 type scanHost struct {
 	prompt func(*analytic.Lowering) scanLaunches // gives the launches of the gated delta rule over prompts
-	pieces float64                               // kernels in the CUDA graphs around the gated delta rule, the gated norm among them
+	norms  float64                               // kernels in the CUDA graphs around the gated delta rule, the gated norm among them
 	triton float64                               // launches of the host that a kernel of Triton's counts as
 	states float64                               // launches that a state-space kernel counts as, for its forty arguments
 }
 
 // A scanLaunches is the kernels of the gated delta rule over a prompt, which no CUDA graph has.
 type scanLaunches struct {
-	beside       float64 // kernels that the tables do not have
-	moves, calls float64 // launches of the host for these, and for those that the tables have
+	beside        float64 // kernels that the tables do not have
+	moves, tabled float64 // launches of the host for these, and for those that the tables have
 }
 
 // conv makes the kernel of a convolution, which Triton compiles.
@@ -70,11 +70,11 @@ func (h scanHost) scan(l *analytic.Lowering, i int) {
 		return
 	}
 	n, state, tp := h.prompt(l), k.Work.State, float64(l.Step.Par.TP)
-	k.Helpers = n.calls - k.Launches
+	k.Helpers = n.tabled - k.Launches
 	moved := l.Launch(i, roofline.Elementwise, n.beside)
 	moved.Helpers = n.moves - n.beside
 	moved.Work = roofline.Work{State: 2 * state, Acts: l.Step.Bytes(2 * l.Step.Tokens() * (float64(s.Conv) + s.Width()) / tp)}
-	gatedNorm(l, i, h.pieces)
+	gatedNorm(l, i, h.norms)
 }
 
 // step makes the kernel of a recurrence of one token.
@@ -82,7 +82,7 @@ func (h scanHost) step(l *analytic.Lowering, i int) {
 	lowerFused(l, i)
 	switch b := l.Ops[i].Block; {
 	case gatedDelta(b):
-		gatedNorm(l, i, h.pieces)
+		gatedNorm(l, i, h.norms)
 	case b.Scan.Kind == models.Mamba2 || b.Scan.Kind == models.GatedDelta:
 		gatedNorm(l, i, 1)
 	}

@@ -95,8 +95,8 @@ func sglangFlashInfer(e *Engine) {
 // sglangScans is how SGLang runs recurrences by Triton (forward_extend of gdn_backend.py, 0.5.14). Beside the rule a comparison finds new
 // sequences, two of Triton's split and gate, and the results are copied. The tables have six of Triton's: two norms, sums, the triangular
 // system, states and results. Graphs have a kernel that takes the projections apart, and the gated norm.
-var sglangScans = scanHost{pieces: 2, triton: 2, states: 2, prompt: func(*analytic.Lowering) scanLaunches {
-	return scanLaunches{beside: 4, moves: 6, calls: 2 * 6}
+var sglangScans = scanHost{norms: 2, triton: 2, states: 2, prompt: func(*analytic.Lowering) scanLaunches {
+	return scanLaunches{beside: 4, moves: 6, tabled: 2 * 6}
 }}
 
 // sglangDelta makes SGLang one that runs the gated delta rule over prompts by FlashInfer on Hopper, four kernels of it where sequences are
@@ -104,11 +104,11 @@ var sglangScans = scanHost{pieces: 2, triton: 2, states: 2, prompt: func(*analyt
 // The convolution of a decode step takes the projections apart.
 func sglangDelta(e *Engine, _ version) {
 	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.20")
-	h := scanHost{pieces: 1, triton: 2, states: 2, prompt: func(l *analytic.Lowering) scanLaunches {
+	h := scanHost{norms: 1, triton: 2, states: 2, prompt: func(l *analytic.Lowering) scanLaunches {
 		if !hopper(l.GPU) {
 			return sglangScans.prompt(l)
 		}
-		return scanLaunches{beside: 8, moves: 10, calls: 2*2 + 2 + 4}
+		return scanLaunches{beside: 8, moves: 10, tabled: 2*2 + 2 + 4}
 	}}
 	e.kernels[operator.Scan], e.kernels[operator.ChunkedScan] = h.step, h.scan
 }

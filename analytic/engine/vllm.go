@@ -290,16 +290,16 @@ func addsOne(m *models.Model) bool {
 // the states of new sequences, zero these, store all, and copy the results. The tables have two that convert lengths and gates and
 // FlashInfer's, which may be two, or six of Triton's and a fill. Graphs have a kernel that clears the results, and the gated norm. Python
 // takes some 110 to 170 µs for a kernel of Triton's where PyTorch's sum of two vectors takes 13 (the same experiment).
-var vllmScans = scanHost{pieces: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(l *analytic.Lowering) scanLaunches {
+var vllmScans = scanHost{norms: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(l *analytic.Lowering) scanLaunches {
 	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {
-		return scanLaunches{beside: 8, moves: vllmTriton + 7, calls: 4}
+		return scanLaunches{beside: 8, moves: vllmTriton + 7, tabled: 4}
 	}
 	return vllmTritonScans.prompt(l)
 }}
 
 // vllmTritonScans has the gated delta rule by Triton on every GPU, as vLLM has it where FlashInfer is not installed.
-var vllmTritonScans = scanHost{pieces: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(*analytic.Lowering) scanLaunches {
-	return scanLaunches{beside: 8, moves: vllmTriton + 7, calls: vllmTriton*6 + 1}
+var vllmTritonScans = scanHost{norms: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(*analytic.Lowering) scanLaunches {
+	return scanLaunches{beside: 8, moves: vllmTriton + 7, tabled: vllmTriton*6 + 1}
 }}
 
 // vllmTriton is the launches of vLLM's host that a kernel of Triton's counts as where Python launches it.

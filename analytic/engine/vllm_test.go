@@ -300,7 +300,7 @@ func hostOf(t *testing.T, model string, e analytic.Engine, of func(*operator.Op)
 	p.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
 		for i := range l.Kernels {
 			if k := &l.Kernels[i]; !k.Graphed && of(&l.Ops[k.Main]) {
-				launches, calls = launches+(k.Launches+k.Helpers)*k.Count, calls+k.Dispatches*k.Count
+				launches, calls = launches+(k.Launches+k.Helpers)*k.Count, calls+k.Calls*k.Count
 			}
 		}
 	})

@@ -251,8 +251,8 @@ func (b *builder) products() {
 	}
 	b.fit(others, "products", []roofline.Constant{roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed})
 	c := hardware.DefaultCalibration(b.gpu).Constants
-	b.optional(few, "products of few rows", begin{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]},
-		begin{roofline.SkinnyGEMMRow, skinnyRow}, begin{roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]})
+	b.optional(few, "products of few rows", begin{roofline.SkinnyGEMMMemory, c[roofline.GEMMMemory]},
+		begin{roofline.SkinnyGEMMRow, skinnyRow}, begin{roofline.SkinnyGEMMFixed, c[roofline.GEMMFixed]})
 }
 
 // ownKernels fits what an engine has kernels of its own for: products of decode steps of many sequences, and the experts of decode

@@ -124,7 +124,8 @@ func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
 		{Name: "GEMM", Lines: kernel(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed)},
 		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("%.0f %% of the bandwidth, plus %v per kernel; each row adds %.1f %% of the time to "+
 			"read the weights",
-			100*k[roofline.SkinnyGEMMMemory], unit.Seconds(k[roofline.SkinnyGEMMFixed]), 100*k[roofline.SkinnyGEMMRow])}},
+			100*k[k.Effective(roofline.SkinnyGEMMMemory)], unit.Seconds(k[k.Effective(roofline.SkinnyGEMMFixed)]),
+			100*k[roofline.SkinnyGEMMRow])}},
 		{Name: "Power limit", Lines: []string{limitText(g, k)}},
 		{Name: "Attention", Lines: kernel(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed)},
 		{Name: "Element-wise", Lines: kernel(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed)},
