@@ -24,7 +24,7 @@ func TestTailsOfLongRequests(t *testing.T) {
 	testkit.Must(t, err)
 	server, err := d.Server(t.Context())
 	testkit.Must(t, err)
-	load := serving.Load{Arrival: serving.Arrival{Kind: "poisson", Rate: q.Load.Rate}, Prompt: q.Prompt, Gen: q.Gen, Requests: 12000, Seed: 20}
+	load := serving.Load{Arrival: serving.Arrival{Kind: "poisson", Rate: q.Load.Rate}, Prompt: q.Prompt, Gen: q.Gen, Requests: testkit.Cases(5000, 12000), Seed: 20}
 	source, err := load.Source()
 	testkit.Must(t, err)
 	long, err := serving.Simulate(t.Context(), server, source, serving.Options{Warmup: 1000})
@@ -47,7 +47,7 @@ func TestSpreadOfSeeds(t *testing.T) {
 	testkit.Must(t, err)
 	within, all := 0, 0
 	var before *Simulated
-	for seed := range uint64(testkit.Cases(12, 40)) {
+	for seed := range uint64(testkit.Cases(6, 40)) {
 		results := make([]*serving.Figures, seeds)
 		for i := range results {
 			results[i], err = r.simulated(q, steadies, thorough/seeds, 1000+100*seed+uint64(i))
@@ -82,10 +82,10 @@ func TestTailsOfPaths(t *testing.T) {
 		prompt     serving.Lengths
 		within     float64
 	}{
-		{"llama3.1-8b", "h100", 8, serving.Lengths{Kind: "lognormal", Mean: 2000, Spread: 1}, 0.13},
 		{"llama3.1-8b", "l40s", 6, serving.Lengths{Kind: "uniform", Low: 1, High: 2000}, 0.1},
+		{"llama3.1-8b", "h100", 8, serving.Lengths{Kind: "lognormal", Mean: 2000, Spread: 1}, 0.13},
 		{"qwen3-8b", "l40s", 4, serving.Fixed(1024), 0.02},
-	} {
+	}[:testkit.Cases(1, 3)] {
 		q := request(t, x.model, x.gpu)
 		q.Load, q.MaxGPUs, q.Splits, q.Together, q.Expected = Load{Rate: x.rate}, 4, []Split{{1, 1, 1, 0}}, true, true
 		q.Prompt, q.Targets = x.prompt, []Target{{TTFT, 0.99, 100}}

@@ -28,7 +28,7 @@ func lengths(random *rand.Rand, mean float64) serving.Lengths {
 func TestLoadedEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
-	found, loads := 0, testkit.Cases(12, 60)
+	found, loads := 0, testkit.Cases(6, 60)
 	for i := range loads {
 		q := *space
 		q.By = Objective(Objectives()[i%4])
@@ -100,7 +100,7 @@ func best(t *testing.T, q *Request) bool {
 
 // A card that cannot be priced is a rejection with its reason, and ends nothing.
 func TestSearchWithWrongCard(t *testing.T) {
-	q := request(t, "llama3.1-8b", "h100", "l40s")
+	q := alone(request(t, "llama3.1-8b", "h100", "l40s"))
 	q.Cards[0].Machine, q.Cards[0].Wrong = nil, errors.New("its clock is missing")
 	for _, q.Load = range []Load{{}, {Rate: 1}} {
 		got, err := Search(t.Context(), q)
@@ -170,7 +170,7 @@ func TestPercentilesReconsiderSplits(t *testing.T) {
 
 // GPUs that are rented by nodes of eight cost a node, though fewer are used.
 func TestNodesAsSold(t *testing.T) {
-	q := request(t, "llama3.1-8b", "h100")
+	q := alone(request(t, "llama3.1-8b", "h100"))
 	q.Load, q.Cards[0].Offers[0].Node, q.Cards[0].Offers[0].Hour = Load{Rate: 1}, 8, 2
 	found, err := Search(t.Context(), q)
 	testkit.Must(t, err)
@@ -181,7 +181,7 @@ func TestNodesAsSold(t *testing.T) {
 
 // A card on which nothing was observed goes behind one that was measured and costs no more than its times may be longer.
 func TestTrust(t *testing.T) {
-	q := request(t, "llama3.1-8b", "h100", "gh200-96gb")
+	q := alone(request(t, "llama3.1-8b", "h100", "gh200-96gb"))
 	q.Load, q.Trusting = Load{Rate: 1}, false
 	q.Cards[0].Observed = map[string]int{"bf16": 10}
 	for _, x := range []struct {

@@ -54,6 +54,12 @@ func requestOn(t testing.TB, by, model string, gpus ...string) *Request {
 	return q
 }
 
+// alone narrows a search to replicas of one GPU each, where a test is of what a card costs and not of how a server is cut.
+func alone(q *Request) *Request {
+	q.Splits, q.Together = []Split{{1, 1, 1, 0}}, true
+	return q
+}
+
 // means are targets of means; 0 for none.
 func means(ttft, tpot, e2e unit.Seconds) (all []Target) {
 	for of, most := range map[Figure]unit.Seconds{TTFT: ttft, TPOT: tpot, E2E: e2e} {

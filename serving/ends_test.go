@@ -38,7 +38,7 @@ func oddServer(t *testing.T, random *rand.Rand) *Server {
 // TestOddServersEnd runs random loads on random servers: all requests are answered or refused within a bound of steps, or an error says
 // which is not, and every figure is a number.
 func TestOddServersEnd(t *testing.T) {
-	for seed := range uint64(testkit.Cases(150, 400)) {
+	for seed := range uint64(testkit.Cases(75, 400)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		s := oddServer(t, random)
 		lengths := []Lengths{Fixed(1), Fixed(100), {Kind: "uniform", Low: 1, High: 250}, Fixed(700)}
@@ -77,7 +77,7 @@ func TestOddServersEnd(t *testing.T) {
 
 // TestOddSteadyStatesEnd asks the steady states of such servers: each is one of numbers, or an error.
 func TestOddSteadyStatesEnd(t *testing.T) {
-	for seed := range uint64(testkit.Cases(20, 150)) {
+	for seed := range uint64(testkit.Cases(10, 150)) {
 		random := rand.New(rand.NewPCG(seed, 8))
 		s := oddServer(t, random)
 		lengths := []Lengths{Fixed(1), Fixed(100), {Kind: "uniform", Low: 1, High: 250}, Fixed(700)}

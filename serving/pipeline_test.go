@@ -79,11 +79,11 @@ func TestSteadyPipeline(t *testing.T) {
 		stages           int
 		rate, ttft, tpot float64
 	}{
-		{"llama3.1-8b", 2, 2, 0.06, 0.01}, {"llama3.1-8b", 2, 10, 0.1, 0.02}, {"llama3.1-8b", 2, 25, 0.25, 0.12},
-		{"llama3.1-8b", 2, 35, 0.3, 0.15},
-		{"llama3.1-8b", 4, 2, 0.1, 0.12}, {"llama3.1-8b", 4, 10, 0.2, 0.05}, {"llama3.1-8b", 4, 25, 0.5, 0.17},
+		{"llama3.1-8b", 2, 10, 0.1, 0.02}, {"llama3.1-8b", 4, 2, 0.1, 0.12},
+		{"llama3.1-8b", 2, 2, 0.06, 0.01}, {"llama3.1-8b", 2, 25, 0.25, 0.12}, {"llama3.1-8b", 2, 35, 0.3, 0.15},
+		{"llama3.1-8b", 4, 10, 0.2, 0.05}, {"llama3.1-8b", 4, 25, 0.5, 0.17},
 		{"qwen3-32b", 2, 3, 0.1, 0.05}, {"qwen3-32b", 4, 6, 0.3, 0.12},
-	}[:testkit.Cases(5, 9)] {
+	}[:testkit.Cases(2, 9)] {
 		s := pipelined(t, x.model, "h100", x.stages, x.stages)
 		st, err := s.SteadyRate(t.Context(), x.rate, Fixed(1024), Fixed(128))
 		testkit.Must(t, err)

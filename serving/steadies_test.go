@@ -9,7 +9,7 @@ import (
 
 // The steady state of a disaggregated server is what a simulation of it comes to.
 func TestSteadyDisaggregated(t *testing.T) {
-	for _, scheduler := range []string{"vllm", "sglang"} {
+	for _, scheduler := range []string{"vllm", "sglang"}[:testkit.Cases(1, 2)] {
 		t.Run(scheduler, func(t *testing.T) { steadyDisaggregated(t, scheduler) })
 	}
 }

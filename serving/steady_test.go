@@ -60,6 +60,7 @@ func TestSteadyOfFurtherSteps(t *testing.T) {
 // Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles
 // all the same.
 func TestSteadyOfStepsApart(t *testing.T) {
+	testkit.Long(t, "a simulation of 24,000 requests")
 	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")
 	st, err := s.SteadyRate(t.Context(), 15, Fixed(830), Fixed(335))
 	testkit.Must(t, err)
@@ -76,7 +77,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		name, gpu string
 		tp        int
 	}{{"llama3.1-8b", "h200", 1}, {"llama3.1-8b", "a100", 1}, {"qwen3-30b-a3b", "h200", 1}, {"llama2-70b", "h100", 8}}
-	for i := range testkit.Cases(2, 40) {
+	for i := range testkit.Cases(1, 40) {
 		m := models[random.IntN(len(models))]
 		s := server(t, m.name, m.gpu, m.tp, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0

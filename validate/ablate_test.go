@@ -70,7 +70,11 @@ func TestIdealIsFaster(t *testing.T) {
 			}
 		})
 		for i := range rows {
-			if every := testkit.Cases(48, 1); k != roofline.None && i%every != int(k)%every {
+			every := testkit.Cases(192, 1)
+			if k == roofline.None {
+				every = testkit.Cases(8, 1)
+			}
+			if i%every != int(k)%every {
 				continue
 			}
 			r := &rows[i]
@@ -97,7 +101,7 @@ func TestIdealIsFaster(t *testing.T) {
 func TestAblate(t *testing.T) {
 	var some []Observation
 	for i, o := range embedded(t) {
-		if i%testkit.Cases(24, 1) == 0 {
+		if i%testkit.Cases(48, 1) == 0 {
 			some = append(some, o)
 		}
 	}

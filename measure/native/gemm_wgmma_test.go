@@ -104,9 +104,7 @@ func TestKernelWgmmaGEMM(t *testing.T) {
 	for _, fp16 := range []bool{false, true} {
 		t.Run(map[bool]string{false: "bf16", true: "fp16"}[fp16], func(t *testing.T) {
 			t.Parallel()
-			if fp16 {
-				emulate.Long(t)
-			}
+			emulate.Long(t)
 			b, shapes := wgmmaBench(t, &shape{heads: 4, kvHeads: 1, headDim: 64, fp16: fp16}, testedWgmma())
 			for i := range shapes {
 				l := &shapes[i]
