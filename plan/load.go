@@ -17,6 +17,9 @@ type variant struct{ Budget, Limit, Drafts, Prefill int }
 
 const manyFinalists = 20
 
+// tuned is how many of the finalists are tried with settings that a server does not start with.
+const tuned = 2
+
 // finalists is how many deployments of a card are tried.
 func (s *search) finalists() int {
 	switch {
@@ -42,13 +45,17 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 		case i > 0 && c.missed > hopeful, best != nil && s.q.PerGPU == 1 && c.likely > beyondOf(s.q.score(best)):
 			continue
 		}
-		s.keep(ctx, c, variant{}, s.mostUnits(c, best))
+		most := s.mostUnits(c, best)
+		if s.q.PerGPU == 1 { // the closed form orders those that cost the same
+			most = s.saving(c)
+		}
+		s.keep(ctx, c, variant{}, most)
 	}
 	if behind || s.q.rate() == 0 && len(s.q.Limits) == 0 {
 		return
 	}
 	for i, c := range some {
-		if i > 3 && len(s.rows) > 0 { // the next ones may be better, and others where nothing else qualifies
+		if i >= tuned {
 			return
 		}
 		if c.missed <= hopeful {

@@ -57,6 +57,7 @@ type Load struct {
 	Prompt, Gen Lengths
 	Requests    int
 	Seed        uint64
+	Stratified  bool // Each of as many equally likely parts of a distribution as there are requests has one length, in random order.
 }
 
 // Settles reports whether a server may reach a steady state: requests come at a rate that stays.
@@ -101,6 +102,9 @@ func (l *Load) Source() (Source, error) {
 		return nil, err
 	}
 	d := &drawn{load: *l, random: rand.New(rand.NewPCG(l.Seed, 0x6c6c6d70726f66))}
+	if l.Stratified {
+		d.prompts, d.answers = d.random.Perm(l.Requests), d.random.Perm(l.Requests)
+	}
 	if l.Arrival.Kind == "closed" {
 		return newClients(min(l.Arrival.Concurrency, l.Requests), d.request), nil
 	}
@@ -125,6 +129,8 @@ type drawn struct {
 	random *rand.Rand
 	sent   int
 	at     float64
+
+	prompts, answers []int // the parts of the distributions that lengths are drawn from; nil where they are not stratified
 }
 
 // next draws the next request of an open loop.
@@ -141,7 +147,15 @@ func (d *drawn) request(at unit.Seconds) (Request, bool) {
 		return Request{}, false
 	}
 	d.sent++
-	return Request{At: at, Prompt: d.load.Prompt.draw(d.random), Gen: d.load.Gen.draw(d.random)}, true
+	return Request{At: at, Prompt: d.length(&d.load.Prompt, d.prompts), Gen: d.length(&d.load.Gen, d.answers)}, true
+}
+
+// length draws the length of the request that was sent last, from its part of the distribution where there are parts.
+func (d *drawn) length(l *Lengths, parts []int) int {
+	if parts == nil {
+		return l.draw(d.random)
+	}
+	return min(l.at((float64(parts[d.sent-1])+d.random.Float64())/float64(len(parts))), maxLength)
 }
 
 // gap draws the time to the next arrival.
