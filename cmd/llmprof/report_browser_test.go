@@ -1,3 +1,5 @@
+//go:build browser
+
 package main
 
 import (
@@ -20,7 +22,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"llmprof/internal/testkit"
 	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
@@ -53,12 +54,6 @@ func chromiumPath() string {
 		}
 	}
 	return ""
-}
-
-// longInBrowser skips a test in Chromium that the short run leaves out. There, TestReportInBrowser opens reports.
-func longInBrowser(t *testing.T) {
-	t.Helper()
-	testkit.Long(t, "the page in a browser")
 }
 
 func (p *tab) complain(format string, args ...any) {
@@ -108,22 +103,20 @@ func (p *tab) eval(t *testing.T, script string, out any) {
 	p.do(t, chromedp.Evaluate(script, out))
 }
 
-// reported writes the report of a command line and returns its file.
-func reported(t *testing.T, args ...string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.html")
-	if got := try(t, append(append([]string{"report"}, args...), "-o", file)...); got.code != 0 || got.stdout != "" {
-		t.Fatalf("exit %d: %s%s", got.code, got.stdout, got.stderr)
-	}
-	return file
-}
-
-var mixture = []string{"--model", "qwen3-30b-a3b", "--gpu", "h100", "--tp", "2", "--batch", "16"}
-
 func TestReportInBrowser(t *testing.T) {
-	longInBrowser(t)
 	t.Run("estimate", func(t *testing.T) { inBrowser(t, 8, mixture) })
 	t.Run("results", func(t *testing.T) { inBrowser(t, 10, withResults(t)) })
+}
+
+// A name that is markup is a text in the browser too.
+func TestReportHostileNameInBrowser(t *testing.T) {
+	file, name := hostileReport(t)
+	p := open(t, file)
+	var title string
+	p.eval(t, `document.title`, &title)
+	if !strings.HasPrefix(title, name) || len(p.complaints) > 0 {
+		t.Errorf("title %q, complaints %v", title, p.complaints)
+	}
 }
 
 // inBrowser holds a page to its outline and its pictures.
@@ -162,7 +155,6 @@ func inBrowser(t *testing.T, pictures int, args []string) {
 // Nothing is wider than the window, and every text stands out from its ground,
 // by day and by night.
 func TestReportFitsAndReads(t *testing.T) {
-	longInBrowser(t)
 	t.Run("estimate", func(t *testing.T) { fitsAndReads(t, mixture) })
 	t.Run("results", func(t *testing.T) { fitsAndReads(t, withResults(t)) })
 }
@@ -213,7 +205,6 @@ const contrasts = `(() => {
 // Sorting gives the order that the estimate's own JSON has, by mouse and by
 // keyboard, and the third press gives back the order in which operators run.
 func TestReportSorts(t *testing.T) {
-	longInBrowser(t)
 	p := open(t, reported(t, mixture...))
 	type op struct {
 		Name     string
@@ -291,7 +282,6 @@ func TestPicturesFollowTheScheme(t *testing.T) {
 // A table that is wider than its box says so, and stops saying so at its end; at
 // 1000 pixels all columns of all tables are seen.
 func TestReportHintsAtScrolling(t *testing.T) {
-	longInBrowser(t)
 	p := open(t, reported(t, "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "32"))
 	const hints = `Array.from(document.querySelectorAll(".scroll")).filter(b => b.scrollWidth > b.clientWidth + 1).map(b =>
 		getComputedStyle(b.previousElementSibling).display)`
@@ -318,7 +308,6 @@ func TestReportHintsAtScrolling(t *testing.T) {
 }
 
 func TestReportPrints(t *testing.T) {
-	longInBrowser(t)
 	p := open(t, reported(t, mixture...))
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {

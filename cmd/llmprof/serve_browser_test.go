@@ -1,3 +1,5 @@
+//go:build browser
+
 package main
 
 import (
@@ -9,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -89,7 +90,6 @@ func zipped(text []byte) []byte {
 // browseStatic opens the page of a static folder in Chromium, at a fragment.
 func browseStatic(t *testing.T, fragment string) *tab {
 	t.Helper()
-	longInBrowser(t)
 	files, err := staticPage()
 	testkit.Must(t, err)
 	folder := t.TempDir()
@@ -99,11 +99,9 @@ func browseStatic(t *testing.T, fragment string) *tab {
 	return newTab(t, s.URL+"/"+fragment, s.URL+"/")
 }
 
-// browse opens the page of "llmprof serve" in Chromium, at a fragment. Running a
-// browser takes minutes on a machine without caches: only the long run does it.
+// browse opens the page of "llmprof serve" in Chromium, at a fragment.
 func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 	t.Helper()
-	longInBrowser(t)
 	files, err := servedPage()
 	if err != nil {
 		t.Fatal(err)
@@ -121,20 +119,17 @@ func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 
 // sharedBrowser is a headless Chromium in which all pages are opened, each in a tab of its own, since it takes as long to start
 // one as a short test takes. closeBrowser ends it, where it was started.
-var (
-	sharedBrowser = sync.OnceValues(func() (context.Context, error) {
-		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath()), chromedp.NoSandbox,
-			chromedp.WindowSize(1400, 1000))
-		ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
-		ctx, _ = chromedp.NewContext(ctx)
-		closeBrowser = func() {
-			_ = chromedp.Cancel(ctx) // asks the browser to end its processes, which a kill would leave behind
-			end()
-		}
-		return ctx, chromedp.Run(ctx)
-	})
-	closeBrowser = func() {}
-)
+var sharedBrowser = sync.OnceValues(func() (context.Context, error) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath()), chromedp.NoSandbox,
+		chromedp.WindowSize(1400, 1000))
+	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ = chromedp.NewContext(ctx)
+	closeBrowser = func() {
+		_ = chromedp.Cancel(ctx) // asks the browser to end its processes, which a kill would leave behind
+		end()
+	}
+	return ctx, chromedp.Run(ctx)
+})
 
 // newTab opens an address in the shared browser; requests to anywhere else are complaints.
 func newTab(t *testing.T, address, own string) *tab {
@@ -367,64 +362,6 @@ func flagsOf(args []string) map[string]string {
 		}
 	}
 	return flags
-}
-
-func firstDifference(a, b string) string {
-	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
-	for i := range min(len(x), len(y)) {
-		if x[i] != y[i] {
-			return x[i] + " and " + y[i]
-		}
-	}
-	return fmt.Sprintf("%d and %d lines", len(x), len(y))
-}
-
-// randomFlags are a random state of the page; some cannot be.
-func randomFlags(r *rand.Rand) map[string]string {
-	pick := func(list ...string) string { return list[r.IntN(len(list))] }
-	flags := map[string]string{
-		"model": pick("llama3.1-8b", "llama3.1-70b", "qwen3-30b-a3b", "deepseek-v3", "mixtral-8x7b", "nemotron-h-8b", "gemma3-27b", "qwen3-32b"),
-		"gpu":   pick("h100", "h200", "a100", "b200", "mi300x", "l40s", "rtx-4090", "agx-thor"),
-	}
-	lists := map[string][]string{
-		"engine": {"vllm", "sglang", "native", "llama.cpp", "transformers"}, "tp": {"2", "4", "8"}, "weights": {"fp8", "awq", "w8a8", "q4_k_m"},
-		"kv":    {"fp8", "bf16"},
-		"batch": {"3", "16", "64", "200"}, "prompt-len": {"77", "500", "8192"}, "gen-len": {"1", "2", "700"},
-		"memory-utilization": {"0.5", "0.95"}, "price": {"1.23"}, "power-limit": {"90", "400"}, "clock": {"1200"},
-		"dp": {"2"}, "pp": {"2"}, "ep": {"2", "8"}, "calibration": {"default"}, "chunk": {"256"}, "cached-prefix": {"64", "400"},
-		"max-num-batched-tokens": {"2048"},
-		"gpus-per-node":          {"4"}, "micro-batches": {"2"}, "expert-skew": {"0.8"}, "act": {"bf16"},
-	}
-	for _, name := range slices.Sorted(maps.Keys(lists)) {
-		if r.IntN(6) == 0 {
-			flags[name] = pick(lists[name]...)
-		}
-	}
-	if r.IntN(3) == 0 {
-		loadFlags(r, flags, pick)
-	}
-	return flags
-}
-
-// loadFlags make a state one of a server under a load.
-func loadFlags(r *rand.Rand, flags map[string]string, pick func(...string) string) {
-	for _, name := range []string{"batch", "chunk", "cached-prefix"} {
-		delete(flags, name)
-	}
-	if r.IntN(2) == 0 {
-		flags["rate"] = pick("0.5", "4", "20")
-		if r.IntN(4) == 0 {
-			flags["prefill-replicas"] = pick("1", "2")
-		}
-	} else {
-		flags["concurrency"] = pick("1", "7", "32", "100")
-	}
-	if r.IntN(2) == 0 {
-		flags["prefix-hit-rate"] = pick("0.3", "0.8")
-	}
-	if r.IntN(3) == 0 {
-		flags["speculative-tokens"], flags["acceptance"] = pick("1", "3"), pick("0.5", "0.9")
-	}
 }
 
 // The figures of the page's worker are those of the command line to the last digit, for 200 states that can be.

@@ -1,3 +1,5 @@
+//go:build browser
+
 package main
 
 import (
@@ -8,14 +10,11 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-
-	"llmprof/internal/testkit"
 )
 
 // A measurement of the page runs a real engine, tells how it goes, stops when it is told to, and its result
 // stands over what is predicted.
 func TestPageMeasures(t *testing.T) {
-	testkit.Long(t, "a measurement from the page")
 	results := t.TempDir()
 	order := &serveOrder{results: results, python: python(t), offline: true}
 	t.Setenv(asProgram, "1")         // this program is run to measure

@@ -1,3 +1,5 @@
+//go:build browser
+
 package main
 
 import (
@@ -10,7 +12,7 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// The pictures of docs/page.md are taken by LLMPROF_TEST_LONG=1 UPDATE_SCREENSHOTS=1 go test ./cmd/llmprof -run Screenshots. Windows
+// The pictures of docs/page.md are taken by UPDATE_SCREENSHOTS=1 go test -tags browser ./cmd/llmprof -run Screenshots. Windows
 // are as high as the page.
 func TestScreenshots(t *testing.T) {
 	if os.Getenv("UPDATE_SCREENSHOTS") == "" {

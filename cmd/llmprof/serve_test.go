@@ -22,6 +22,64 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return x[i] + " and " + y[i]
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+// randomFlags are a random state of the page; some cannot be.
+func randomFlags(r *rand.Rand) map[string]string {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	flags := map[string]string{
+		"model": pick("llama3.1-8b", "llama3.1-70b", "qwen3-30b-a3b", "deepseek-v3", "mixtral-8x7b", "nemotron-h-8b", "gemma3-27b", "qwen3-32b"),
+		"gpu":   pick("h100", "h200", "a100", "b200", "mi300x", "l40s", "rtx-4090", "agx-thor"),
+	}
+	lists := map[string][]string{
+		"engine": {"vllm", "sglang", "native", "llama.cpp", "transformers"}, "tp": {"2", "4", "8"}, "weights": {"fp8", "awq", "w8a8", "q4_k_m"},
+		"kv":    {"fp8", "bf16"},
+		"batch": {"3", "16", "64", "200"}, "prompt-len": {"77", "500", "8192"}, "gen-len": {"1", "2", "700"},
+		"memory-utilization": {"0.5", "0.95"}, "price": {"1.23"}, "power-limit": {"90", "400"}, "clock": {"1200"},
+		"dp": {"2"}, "pp": {"2"}, "ep": {"2", "8"}, "calibration": {"default"}, "chunk": {"256"}, "cached-prefix": {"64", "400"},
+		"max-num-batched-tokens": {"2048"},
+		"gpus-per-node":          {"4"}, "micro-batches": {"2"}, "expert-skew": {"0.8"}, "act": {"bf16"},
+	}
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		if r.IntN(6) == 0 {
+			flags[name] = pick(lists[name]...)
+		}
+	}
+	if r.IntN(3) == 0 {
+		loadFlags(r, flags, pick)
+	}
+	return flags
+}
+
+// loadFlags make a state one of a server under a load.
+func loadFlags(r *rand.Rand, flags map[string]string, pick func(...string) string) {
+	for _, name := range []string{"batch", "chunk", "cached-prefix"} {
+		delete(flags, name)
+	}
+	if r.IntN(2) == 0 {
+		flags["rate"] = pick("0.5", "4", "20")
+		if r.IntN(4) == 0 {
+			flags["prefill-replicas"] = pick("1", "2")
+		}
+	} else {
+		flags["concurrency"] = pick("1", "7", "32", "100")
+	}
+	if r.IntN(2) == 0 {
+		flags["prefix-hit-rate"] = pick("0.3", "0.8")
+	}
+	if r.IntN(3) == 0 {
+		flags["speculative-tokens"], flags["acceptance"] = pick("1", "3"), pick("0.5", "0.9")
+	}
+}
+
 // sameAsCommand holds what a page says to what the command line says to the same flags: its JSON, and the figures
 // that its views show.
 func sameAsCommand(t *testing.T, flags map[string]string, answer func(do string) page.Answer) (answered bool) {

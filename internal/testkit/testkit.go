@@ -18,7 +18,7 @@ import (
 func Update() bool { return os.Getenv("UPDATE_GOLDEN") != "" }
 
 // Tests keep their garbage longer, which saves a tenth of their time, as the program does.
-func init() { debug.SetGCPercent(400) }
+var _ = debug.SetGCPercent(400)
 
 // Cases is how many of many like cases a test runs: few, or all of them with LLMPROF_TEST_LONG=1, which .ci/run sets.
 // No test reads that variable by itself.
