@@ -230,10 +230,12 @@ var (
 		"power while the MoE kernel of a decode step reads its weights").insteadOf(PowerSkinnyGEMM, None)
 	PowerAttention = define("power.attention", Burst, optional, "power while decode attention reads the KV cache")
 	PowerUnpack    = define("power.unpack", Burst, optional|unfiled,
-		"power of the vector units while they unpack weights beside that of their bytes")
+		"power of the multiprocessors while they unpack weights, beside that of the weights' bytes")
 	PowerNetwork = define("power.network", Power, optional, "power while links are busy")
 	PowerFixed   = define("power.fixed", Power, optional, "power while a kernel starts and ends")
-	PowerIdle    = define("power.idle", Power, unfiled, "power of an idle GPU whose idle power no source gives, as a share of the limit")
+	PowerGEMM    = define("power.gemm", Power, optional|unfiled,
+		"power of the multiprocessors while a GEMM of a library runs, whatever it moves")
+	PowerIdle = define("power.idle", Power, unfiled, "power of an idle GPU whose idle power no source gives, as a share of the limit")
 
 	HostStep  = define("host.step", Time, engine, "host time of every step that the GPU does not hide")
 	HostAsync = define("host.async_step", Time, engine,

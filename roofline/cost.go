@@ -10,6 +10,8 @@ import (
 type Cost struct {
 	Times   // expected times of the resources, which overlap
 	Class   Class
+	Scheme  Scheme
+	Unpacks bool // tiles unpack the weights of their expert, for as long as these move
 	Time    unit.Seconds
 	Traffic unit.Seconds // time of the memory traffic at the data-sheet bandwidth
 	Useful  unit.Seconds // time of the matrix units without waste
@@ -32,13 +34,13 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	c.terms.n, c.terms.exposed = 0, None
 	m.terms(&c.terms, k)
 	longest, traffic, useful := 0.0, 0.0, 0.0
-	c.Class, c.Times, c.Leads = k.Class, Times{}, None
+	c.Class, c.Scheme, c.Unpacks, c.Times, c.Leads = k.Class, k.Scheme, k.Tile.Rereads, Times{}, None
 	for i := range c.terms.n {
 		x := &c.terms.list[i]
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
 		c.Times[x.Resource] += unit.Seconds(time)
 		switch {
-		case x.Resource == Memory:
+		case x.Resource == Memory && !x.Waste:
 			traffic += x.Ideal * m.repeats[x.By] * m.repeats[x.And]
 		case x.Waste:
 			useful += unit.Smaller(x.Data*m.stretch[x.By], time)

@@ -44,9 +44,10 @@ func vectorGEMM() Law {
 // expert. Tiles have few stages of weights in flight, so that arithmetic and memory traffic hide
 // each other only in part. A tile has rows of one expert alone: with n tokens it takes ⌈n / rows⌉ tiles, and
 // the matrix units compute the rows without a token too. How many tokens each expert has decides, not their mean:
-// popular experts take several tiles, and rare ones a part of one. Each tile takes a time, or each expert with at least
-// one row where the size of a tile is not known. Separate kernels gather the inputs and sum the results of all token-expert
-// pairs of the layer, including those of other ranks.
+// popular experts take several tiles, and rare ones a part of one. OpenAI's Triton kernels for MXFP4 read and unpack the weights of an
+// expert for each of its tiles: an H200 takes as long for a tile whether its expert has one or several (experiments/h200-experts). Each
+// tile takes a time, or each expert with at least one row where the size of a tile is not known. Separate kernels gather the inputs and sum
+// the results of all token-expert pairs of the layer, including those of other ranks.
 var groupedGEMM = Law{
 	Equation: "fixed + (tiles, or experts with rows where tiles are not known) × expert + √(C² + M²) + permute × bytes of the inputs of " +
 		"all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights, and of those " +
@@ -56,6 +57,7 @@ var groupedGEMM = Law{
 		t.arithmetic(k, p, c[compute])
 		t.waste(c[compute], None, k.padding()*seconds(k.Work.FLOPs, p.matrix(k.Format)), 0)
 		t.add(Memory, c[memory], seconds(k.Work.Weights+k.Reread, p.Memory))
+		t.cached(c[memory], seconds(k.rereads(), p.Memory))
 		t.add(Fixed, c[fixed], k.Launches)
 		t.add(Serial, c[permute], seconds(k.Permuted, p.Memory))
 		t.add(Fixed, c[expert], k.Launches*max(k.Shape.Hit, k.Shape.Tiles))

@@ -15,7 +15,11 @@ const (
 )
 
 // blockTiles are the tiles of thread blocks.
-var blockTiles = [...]Tile{{128, 128, 1}, {64, 64, 1}, {64, 128, 1}, {128, 64, 1}, {64, 256, 1}, {128, 256, 1}, {256, 128, 1}}
+var blockTiles = [...]Tile{
+	{Rows: 128, Columns: 128, Blocks: 1}, {Rows: 64, Columns: 64, Blocks: 1}, {Rows: 64, Columns: 128, Blocks: 1},
+	{Rows: 128, Columns: 64, Blocks: 1}, {Rows: 64, Columns: 256, Blocks: 1}, {Rows: 128, Columns: 256, Blocks: 1},
+	{Rows: 256, Columns: 128, Blocks: 1},
+}
 
 // tiled reports whether a library takes a tile for a GEMM of a shape where so many thread blocks run: a small tile whose blocks all run
 // at once; else as many rows as the GEMM has, or the largest tiles, even where the last wave has few of them.

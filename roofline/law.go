@@ -27,7 +27,7 @@ const (
 // one constant or by two. The constant None stretches nothing.
 type Term struct {
 	Resource Resource
-	Waste    bool // time of matrix units without data, which draw no power: zeros of rows and tiles, SMs that have nothing to do
+	Waste    bool // time that draws no power: of matrix units without data, as rows and tiles of zeros have, and of memory, of cached bytes
 	By, And  Constant
 	Ideal    float64 // seconds at the peak, or how often a constant that is a time counts
 	Data     float64 // seconds at the peak of waste that are products of data after all
@@ -52,6 +52,14 @@ func (t *Terms) add(r Resource, by Constant, ideal float64) {
 func (t *Terms) waste(by, and Constant, ideal, data float64) {
 	if ideal != 0 {
 		t.list[t.n] = Term{Resource: Matrix, Waste: true, By: by, And: and, Ideal: ideal, Data: data}
+		t.n++
+	}
+}
+
+// cached adds a term of bytes that tiles read again from the L2 cache as fast as they would from memory.
+func (t *Terms) cached(by Constant, ideal float64) {
+	if ideal != 0 {
+		t.list[t.n] = Term{Resource: Memory, Waste: true, By: by, Ideal: ideal}
 		t.n++
 	}
 }

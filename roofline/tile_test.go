@@ -16,10 +16,10 @@ func TestTileWaste(t *testing.T) {
 		tile        Tile
 		empty, idle float64
 	}{
-		{"64 blocks, each on an SM", 17, 4096, Tile{64, 64, 1}, 47, 68},
-		{"all rows of the tile", 64, 8448, Tile{64, 64, 1}, 0, 0},
-		{"the second 132 SMs have 28 blocks", 16, 10240, Tile{16, 64, 1}, 0, 16 * (264.0/160 - 1)},
-		{"two blocks a cluster, 3 × 32 clusters", 513, 4096, Tile{256, 128, 2}, 255, 768 * (264.0/192 - 1)},
+		{"64 blocks, each on an SM", 17, 4096, Tile{Rows: 64, Columns: 64, Blocks: 1}, 47, 68},
+		{"all rows of the tile", 64, 8448, Tile{Rows: 64, Columns: 64, Blocks: 1}, 0, 0},
+		{"the second 132 SMs have 28 blocks", 16, 10240, Tile{Rows: 16, Columns: 64, Blocks: 1}, 0, 16 * (264.0/160 - 1)},
+		{"two blocks a cluster, 3 × 32 clusters", 513, 4096, Tile{Rows: 256, Columns: 128, Blocks: 2}, 255, 768 * (264.0/192 - 1)},
 		{"a library chooses", 17, 4096, Tile{}, 0, 0},
 	} {
 		empty, idle := c.tile.waste(&Shape{M: c.m, N: c.n}, 132)
@@ -39,7 +39,7 @@ func TestTiledGEMM(t *testing.T) {
 	m := NewMachine(p, &c)
 	k := Kernel{Class: GEMM, Format: unit.BF16, Count: 1, Shape: Shape{M: 17, N: 4096, K: 4096}, Work: Work{FLOPs: 2 * 17 * 4096 * 4096}}
 	untiled := m.Time(&k)
-	k.Tile = Tile{64, 64, 1}
+	k.Tile = Tile{Rows: 64, Columns: 64, Blocks: 1}
 	if got, want := m.Time(&k), untiled.Times((17+2*47+0.25*68)/17); math.Abs(float64(got/want-1)) > 1e-9 {
 		t.Errorf("%v, not %v", got, want)
 	}
@@ -129,7 +129,7 @@ func TestUsefulIsOfData(t *testing.T) {
 		Kernel
 		ramp, flops float64 // of data
 	}{
-		{Kernel{Class: GEMM, Shape: Shape{M: 17, N: 4096, K: 4096}, Tile: Tile{64, 64, 1}}, 0, 1e12},
+		{Kernel{Class: GEMM, Shape: Shape{M: 17, N: 4096, K: 4096}, Tile: Tile{Rows: 64, Columns: 64, Blocks: 1}}, 0, 1e12},
 		{Kernel{Class: GroupedGEMM, Shape: Shape{Hit: 8, Pairs: 200, Tiles: 20}, Tile: Tile{Rows: 16}}, 0, 1e12},
 		{Kernel{Class: AttentionPrefill, Shape: Shape{M: 1024, K: 8192}}, 768, 1e12 + 2*1024*8192*64},
 		{Kernel{Class: AttentionPrefill, Shape: Shape{M: 1024, K: 8192}}, 100, 1e12 + 2*1024*8192*50},

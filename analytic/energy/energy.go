@@ -13,6 +13,9 @@
 //	chip    while it does in kernels that draw more for it than the GEMMs of a library,
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
+//	gemm    while a GEMM of a library runs and moves less than it could: on Blackwell its multiprocessors draw
+//	        power then, and while a GEMM in 16 bits starts and ends; a GEMM in fewer bits has kernels ahead of it,
+//	        between which they do not,
 //
 // Skinny GEMMs and decode attention may keep the multiprocessors busier for
 // the bytes that they read than a library's GEMMs do: that power is the
@@ -198,14 +201,32 @@ func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
 		b.Compute = unit.Larger(c.Useful, c.Times[roofline.Vector])
 	}
 	b.Network, b.Fixed = c.Times[roofline.Network], c.Times[roofline.Fixed]
-	if moves := p.Moves(c); moves != 0 {
-		bytes, chip := Split(p.drawn[c.Class], p.constants[roofline.PowerMemory])
-		b.Memory, b.Chip = moves.Times(bytes), moves.Times(chip)
-		if c.Class == roofline.UnpackGEMM {
-			b.Chip += c.Times[roofline.Vector].Times(p.constants[roofline.PowerUnpack])
+	moves := p.Moves(c)
+	if active := p.constants[roofline.PowerGEMM]; active > 0 && c.Class == roofline.GEMM {
+		waits := unit.Larger(c.Times[roofline.Memory]-moves, 0)
+		if c.Scheme == roofline.Unquantized {
+			waits, b.Fixed = waits+b.Fixed, 0
 		}
+		b.Chip = waits.Times(active)
+	}
+	if moves != 0 {
+		bytes, chip := Split(p.drawn[c.Class], p.constants[roofline.PowerMemory])
+		b.Memory = moves.Times(bytes)
+		b.Chip += moves.Times(chip)
+		b.Chip += unpacking(c).Times(p.constants[roofline.PowerUnpack])
 	}
 	return b
+}
+
+// unpacking is how long the vector units unpack weights.
+func unpacking(c *roofline.Cost) unit.Seconds {
+	switch {
+	case c.Class == roofline.UnpackGEMM:
+		return c.Times[roofline.Vector]
+	case c.Unpacks:
+		return c.Times[roofline.Memory]
+	}
+	return 0
 }
 
 // Take adds a kernel, and what it would take if its arithmetic took Throttle times as

@@ -253,3 +253,21 @@ func TestPowerAtFullClocks(t *testing.T) {
 		}
 	}
 }
+
+// TestPowerOfGEMMsOnB200 holds GEMMs in bf16 of few rows to the medians of what TensorRT-LLM's drew on a B200
+// (experiments/operators/watts.py reads the tables): a short one draws nearly as much as a long one, though it moves bytes for a part of its
+// time.
+func TestPowerOfGEMMsOnB200(t *testing.T) {
+	m := casetest.Machine(t, "b200", "native")
+	for _, x := range []struct {
+		rows, inputs, outputs float64
+		want                  unit.Watts
+	}{{8, 5120, 51200, 960}, {8, 8192, 5120, 890}, {8, 5120, 10240, 880}} {
+		weights := unit.BF16.Bytes(x.inputs * x.outputs)
+		_, watts := phase(m, &roofline.Kernel{
+			Class: roofline.GEMM, Format: unit.BF16, Count: 1, Launches: 1, Shape: roofline.Shape{M: x.rows, K: x.inputs, N: x.outputs},
+			Work: roofline.Work{FLOPs: unit.FLOPs(2 * x.rows * x.inputs * x.outputs), Weights: weights},
+		})
+		casetest.Near(t, "power", watts, x.want, 0.06)
+	}
+}

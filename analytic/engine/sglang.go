@@ -385,7 +385,7 @@ func sglangTile(tuned tunedShapes) func(*hardware.GPU, *roofline.Kernel) {
 		if untuned(g, k, sglangTuned, tuned) {
 			k.Scheme = roofline.Untuned
 		}
-		k.Tile.Rows = sglangExpertRows(g, k)
+		k.Tile.Rows, k.Tile.Rereads = sglangExpertRows(g, k), tritonMXFP4(g, k.Scheme)
 		if k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && graphicsMemory(g) {
 			k.Reread = k.Work.Weights.Times(0.43)
 		}

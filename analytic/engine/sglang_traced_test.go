@@ -47,6 +47,7 @@ func TestTracedKernels(t *testing.T) {
 		for _, o := range x.operators {
 			sum += line(t, lines, o).Expected
 		}
+		t.Logf("%s: %v, want %v", x.name, sum.Times(1/x.layers), x.want)
 		near(t, x.name, sum.Times(1/x.layers), x.want, x.off)
 	}
 }

@@ -4,13 +4,14 @@ import json
 import pathlib
 import sys
 
-FULL = {"llama3.1-8b": "LlamaForCausalLM", "qwen3.5-9b": None, "deepseek-v2-lite": "DeepseekV2ForCausalLM", "gpt-oss-20b": "GptOssForCausalLM",
+FULL = {"llama3.1-8b": "LlamaForCausalLM", "qwen3.5-9b": None, "deepseek-v2-lite": "DeepseekV2ForCausalLM", "gpt-oss-20b": "GptOssForCausalLM", "gpt-oss-120b": "GptOssForCausalLM",
         "gemma3-12b": "Gemma3ForCausalLM", "qwen3-30b-a3b": "Qwen3MoeForCausalLM"}
 MORE = {"deepseek-v2-lite": {"n_group": 1, "topk_group": 1, "topk_method": "greedy", "scoring_func": "softmax", "norm_topk_prob": False,
                                "routed_scaling_factor": 1.0, "rope_theta": 10000, "rms_norm_eps": 1e-6},
         "gpt-oss-20b": {"head_dim": 64, "rope_theta": 150000, "rms_norm_eps": 1e-5, "swiglu_limit": 7.0, "initial_context_length": 4096,
                         "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
                                          "original_max_position_embeddings": 4096}, "eos_token_id": 200002, "pad_token_id": 199999}}
+MORE["gpt-oss-120b"] = MORE["gpt-oss-20b"]
 MORE["qwen3-30b-a3b"] = {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_theta": 1000000, "rms_norm_eps": 1e-6}
 LAYERS = 12
 TOWER = {"depth": 1, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "out_hidden_size": 0, "patch_size": 16, "spatial_merge_size": 2,

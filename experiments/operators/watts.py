@@ -8,7 +8,10 @@ more are listed: the power of shorter ones is averaged with what runs around the
 """
 import sys
 
+import numpy
 import pandas
+
+WAITING, LIMIT = 206, 1000  # W
 
 
 def table(folder, group, name):
@@ -23,6 +26,12 @@ def main():
     few = gemm[(gemm.m <= 8) & (gemm.latency > 0.03)]
     for dtype, rows in few.groupby("gemm_dtype"):
         print(f"GEMMs of up to 8 rows, {dtype}: {rows.power.median():.0f} W, median of {len(rows)}")
+    short = gemm[(gemm.m <= 16) & (gemm.latency > 0.004) & (gemm.gemm_dtype == "bfloat16")]
+    moves = numpy.minimum(2 * short.n * short.k / (0.7 * 8e12) / (short.latency * 1e-3), 1)  # share of the time, at 0.7 of the bandwidth
+    shares = (short.power - WAITING) / (LIMIT - WAITING)
+    fit, *_ = numpy.linalg.lstsq(numpy.c_[moves, 1 - moves], shares, rcond=None)
+    off = ((WAITING + (LIMIT - WAITING) * numpy.c_[moves, 1 - moves] @ fit) / short.power - 1).abs()
+    print(f"power.memory {fit[0]:.3f}, power.gemm {fit[1]:.3f}: {len(short)} GEMMs in bfloat16, median error {off.median():.1%}, p90 {off.quantile(0.9):.1%}")
     attention = table(folder, "attention", "generation_attention")
     long = attention[(attention.latency >= 0.1) & (attention.latency < 1)]
     for dtype, rows in long.groupby("kv_cache_dtype"):

@@ -227,6 +227,7 @@ func Line(t testing.TB, lines []breakdown.Operator, name string) (sum breakdown.
 		sum.Expected += l.Expected
 		sum.Fixed += l.Fixed
 		sum.Memory += l.Memory
+		sum.Energy += l.Energy
 	}
 	if !found {
 		t.Fatalf("there is no operator %q", name)
