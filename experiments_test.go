@@ -32,7 +32,7 @@ func TestExperimentScripts(t *testing.T) {
 			command: "sglang/host.py sglang/h100/qwen3-4b-prompt-128.json.gz sglang/h100/qwen3-4b-tp2-rank0-prompt-128.json.gz"},
 		{name: "sglang-h100", command: "sglang/reduce.py sglang/h100", want: "validate/observations/h100-sglang.csv"},
 		{name: "sglang-h200", command: "sglang/reduce.py sglang/h200", want: "validate/observations/h200-sglang.csv"},
-		{name: "pair-vllm", command: "h200-pair/reduce.py h200-pair h200-windows --vllm", want: "validate/observations/h200-vllm-0.33.csv"},
+		{name: "pair-vllm", command: "h200-pair/reduce.py h200-pair h200-windows h200-experts --vllm", want: "validate/observations/h200-vllm-0.33.csv"},
 		{name: "pair-sglang", command: "h200-pair/reduce.py h200-pair h200-sglang --sglang",
 			want: "validate/observations/h200-sglang-0.5.23.csv"},
 		{name: "hybrids-host", command: "h200-hybrids/table.py h200-hybrids"},

@@ -22,7 +22,7 @@ func TestEmbedded(t *testing.T) {
 		"h100-sglang": 68, "llamacpp-prs": 18, "h100-vllm": 330, "h100-vllm-tp2": 19, "h100-vllm-ep": 23, "h100-vllm-energy": 11,
 		"h100-vllm-again": 189, "h100-vllm-processes": 88, "h200-vllm-processes": 208, "h200-sglang": 39, "h200-vllm": 394, "h200-vllm-again": 84,
 		"inferencex": 358, "h200-llamacpp": 7, "h200-llamacpp-host": 18, "h200-llamacpp-again": 54, "unified": 35, "home-forums": 20,
-		"llamacpp-benches": 40, "llmfit": 151, "h200-vllm-0.33": 93, "h200-sglang-0.5.23": 98, "h100-vllm-fp8": 96, "h200-vllm-fp8": 96,
+		"llamacpp-benches": 40, "llmfit": 151, "h200-vllm-0.33": 101, "h200-sglang-0.5.23": 98, "h100-vllm-fp8": 96, "h200-vllm-fp8": 96,
 		"h200": 258, "native": 280, "neusight": 18, "tensorrt-llm": 48}
 	if d := cmp.Diff(want, count); d != "" {
 		t.Error(d)

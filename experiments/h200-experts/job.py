@@ -36,7 +36,7 @@ def steps(r, until):
     for batch in (8, 1, 32, 128):
         if time.monotonic() > until:
             return
-        r.run(batch, 128, 12)
+        r.run(batch, 128, 100)
         begun, before = r.rpc(probe.energy)
         log = r.run(batch, 128, 1200 if batch <= 8 else 600)
         ended, after = r.rpc(probe.energy)

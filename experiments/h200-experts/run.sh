@@ -32,7 +32,7 @@ experts) # power and times of the experts' kernels
   start experts-marlin gpt-oss 50 "{$kv, \"moe_backend\": \"marlin\"}" ;;
 whole) # steps and power of whole models
   start whole-triton gpt-oss-20b 40 "{$kv}"
-  start whole-triton-120b gpt-oss-120b 60 "{$kv}"
+  start whole-triton-120b gpt-oss-120b 75 "{$kv}"
   start whole-marlin gpt-oss-20b 40 "{$kv, \"moe_backend\": \"marlin\"}" ;;
 esac
 for j in "${names[@]}"; do

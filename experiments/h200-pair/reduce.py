@@ -22,6 +22,7 @@ PARAMS = {m["name"]: m["params"] for m in json.load(open(TABLE))}
 TRITON = ("v-9b", "v-35b", "v-27b")  # FlashInfer was not installed, so that gated delta nets ran by Triton
 SAME = ("s-gptoss",)  # Its router has a bias, which dummy weights let decide, so that all tokens use the same experts (dummy_router.py).
 COMPILED = (("vllm", "gpt-oss-20b"),)  # vLLM compiled Triton's routing during prompts of several sequences, for 0.1 to 2 s (its jit_monitor).
+WHOLE = {"whole-triton": "gpt-oss-20b", "whole-triton-120b": "gpt-oss-120b"}  # models of experiments/h200-experts that have all of their layers
 FITTED = (("llama3.1-8b", 1, 128, "ttft_s"),)  # The host's time of a piece of a prompt comes from it (experiments/h200-sglang).
 HEADER = "source,id,model,gpu,engine,mode,release,tp,ep,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note"
 
@@ -37,6 +38,10 @@ def main():
             option = "eager" if args.get("enforce_eager") else ""
             tp = args.get("tensor_parallel_size", args.get("tp_size", 1))
             ep = tp if args.get("enable_expert_parallel") else ""
+        if row["kind"] == "tpot" and row["job"] in WHOLE:
+            model = WHOLE[row["job"]]
+            print(f"{source},{model}-b{row['batch']}-p{row['prompt']}-g{row['gen']},{model},h200-sxm-141gb,vllm,,{release},1,,,{row['batch']},{row['prompt']},{row['gen']},mxfp4,,"
+                  f"static,,{PARAMS[model]},tpot_s,{row['tail']:.7g},,,,1,,\"{note}\"")
         if row["kind"] != "point" or row["engine"] != ENGINE:
             continue
         job = row["job"].removesuffix("-again").removesuffix("-prefix").removesuffix("-tp2").removesuffix("-ep2")
