@@ -24,7 +24,7 @@ type calibrationText struct {
 	CalibrationFile
 }
 
-// A valueText has a number or a string with a unit, as the constant wants it.
+// A valueText is the entry of a constant, whose figures are numbers or times with their units.
 type valueText struct {
 	Value       any    `toml:"value"`
 	Uncertainty any    `toml:"uncertainty"`

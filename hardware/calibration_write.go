@@ -132,14 +132,6 @@ func (f *CalibrationFile) Text() string {
 	return w.String()
 }
 
-// A valueEntry is the entry of a constant, whose figures are numbers or times.
-type valueEntry struct {
-	Value       any    `toml:"value"`
-	Uncertainty any    `toml:"uncertainty"`
-	N           int    `toml:"n"`
-	From        string `toml:"from"`
-}
-
 // tomlFields yields the fields of a struct with their keys in TOML.
 func tomlFields(v reflect.Value) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
@@ -175,7 +167,7 @@ func (w *writer) values(values map[string]Value) {
 			}
 			return v
 		}
-		text := valueEntry{Value: quantity(v.Value), N: v.N, From: v.From}
+		text := valueText{Value: quantity(v.Value), N: &v.N, From: v.From}
 		if v.N >= 2 {
 			text.Uncertainty = quantity(v.Uncertainty)
 		}

@@ -86,11 +86,9 @@ func (s *source) in(at fileerror.Span, problem string) error {
 
 // fields are pointers to the fields of a struct, by their keys in TOML.
 func fields(of any) map[string]any {
-	all, v := map[string]any{}, reflect.ValueOf(of).Elem()
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		if key := f.Tag.Get("toml"); key != "" && key != "-" {
-			all[key] = v.FieldByIndex(f.Index).Addr().Interface()
-		}
+	all := map[string]any{}
+	for key, v := range tomlFields(reflect.ValueOf(of).Elem()) {
+		all[key] = v.Addr().Interface()
 	}
 	return all
 }
