@@ -50,7 +50,6 @@ func enter(i Info) Constant {
 // insteadOf lets base stand in for the constant where a calibration does not have the leader of its section; None for the constant itself.
 func (c Constant) insteadOf(base, leader Constant) Constant {
 	table[c].Base, table[c].Leader = base, cmp.Or(leader, c)
-	table[base].variants = append(table[base].variants, c)
 	return c
 }
 
@@ -92,13 +91,12 @@ type Info struct {
 	Key      string // section and name of a calibration file: "gemm.compute"
 	Help     string
 	Quantity Quantity
-	Ideal    float64    // value of ideal hardware and an ideal engine
-	Optional bool       // a calibration file may leave it out
-	Engine   bool       // The constant belongs to an engine on its host, not to a GPU.
-	Unfiled  bool       // no calibration file has it: nothing here measures it
-	Base     Constant   // constant in its place where Leader is 0; None for nothing
-	Leader   Constant   // first constant of its section: without it, a calibration has none of the section
-	variants []Constant // constants whose Base it is
+	Ideal    float64  // value of ideal hardware and an ideal engine
+	Optional bool     // a calibration file may leave it out
+	Engine   bool     // The constant belongs to an engine on its host, not to a GPU.
+	Unfiled  bool     // no calibration file has it: nothing here measures it
+	Base     Constant // constant in its place where Leader is 0; None for nothing
+	Leader   Constant // first constant of its section: without it, a calibration has none of the section
 }
 
 // The constants, in the order of a calibration file.

@@ -14,30 +14,25 @@ type Machine struct {
 // NewMachine prepares to price kernels.
 func NewMachine(p *Peaks, c *Constants) *Machine {
 	m := &Machine{Peaks: *p, constants: *c}
-	m.stretch[None], m.repeats[None] = 1, 1
-	for k := Constant(1); int(k) < len(table); k++ {
-		if table[k].Base == None {
-			m.resolve(k)
-		}
-	}
+	m.resolve()
 	return m
 }
 
-// Set changes a constant, and the constants that it stands in for.
+// Set changes a constant, and so those that it stands in for.
 func (m *Machine) Set(k Constant, v float64) {
 	m.constants[k] = v
-	m.resolve(k)
+	m.resolve()
 }
 
-// resolve works out the factors of a constant and of the constants that it stands in for.
-func (m *Machine) resolve(k Constant) {
-	m.effective[k] = m.constants.Effective(k)
-	v := m.Constant(k)
-	if m.stretch[k], m.repeats[k] = v, v; table[k].Quantity == Share {
-		m.stretch[k], m.repeats[k] = 1/v, 1
-	}
-	for _, variant := range table[k].variants {
-		m.resolve(variant)
+// resolve works out the factors of the constants.
+func (m *Machine) resolve() {
+	m.stretch[None], m.repeats[None] = 1, 1
+	for k := Constant(1); int(k) < len(table); k++ {
+		m.effective[k] = m.constants.Effective(k)
+		v := m.Constant(k)
+		if m.stretch[k], m.repeats[k] = v, v; table[k].Quantity == Share {
+			m.stretch[k], m.repeats[k] = 1/v, 1
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package roofline
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A Scheme says how the operands of a GEMM are quantized, as far as kernels for it differ, and whether its kernel was tuned.
 // Where a calibration has any constants of a scheme, they replace those of 16-bit GEMMs.
@@ -76,7 +79,7 @@ func defineLike(section string, first []Constant) (all []Constant) {
 	leader := Constant(len(table))
 	for _, c := range first {
 		i := table[c]
-		i.Key, i.Optional, i.variants = section+"."+c.name(), true, nil
+		i.Key, i.Optional = section+"."+c.name(), true
 		all = append(all, enter(i).insteadOf(c, leader))
 	}
 	return all
@@ -109,4 +112,6 @@ func GroupedOf(s Scheme) Constant { return groupedOf[s][compute] }
 func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][compute] }
 
 // Variants are the constants that c stands in for where a calibration does not have them.
-func (c Constant) Variants() []Constant { return table[c].variants }
+func (c Constant) Variants() []Constant {
+	return slices.DeleteFunc(All(), func(v Constant) bool { return table[v].Base != c })
+}

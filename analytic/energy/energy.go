@@ -135,7 +135,7 @@ const Window unit.Seconds = 0.1
 
 // Split divides what a GPU draws while bytes move between its memory, which draws so much at most, and its multiprocessors.
 func Split(share, memory float64) (bytes, chip float64) {
-	return unit.Smaller(share, memory), unit.Larger(share-memory, 0)
+	return min(share, memory), max(share-memory, 0)
 }
 
 // Moves is how long a kernel moves bytes, as far as it draws power for that. A byte of a library's GEMM takes the same energy at every rate
@@ -198,7 +198,7 @@ func (l *Load) Add(m *Load, n float64) {
 // memory traffic all the time.
 func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
 	if !roofline.LawOf(c.Class).Steady {
-		b.Compute = unit.Larger(c.Useful, c.Times[roofline.Vector])
+		b.Compute = max(c.Useful, c.Times[roofline.Vector])
 	}
 	b.Network, b.Fixed = c.Times[roofline.Network], c.Times[roofline.Fixed]
 	moves := p.Moves(c)
