@@ -133,6 +133,7 @@ func TestPublishedFormats(t *testing.T) {
 
 // Percentiles decide over splits and counts: no deployment with fewer GPUs meets them, and the row does so with another seed.
 func TestPercentilesReconsiderSplits(t *testing.T) {
+	testkit.Long(t, "a search at percentiles over all splits, and what each of fewer GPUs comes to")
 	q := request(t, "qwen3-32b", "h100")
 	q.Prompt, q.Gen, q.Load = serving.Lengths{Kind: "lognormal", Mean: 2000, Spread: 0.9}, serving.Fixed(300), Load{Rate: 12}
 	q.Targets, q.Together, q.Top, q.PerGPU = []Target{{TTFT, 0.99, 1}, {TPOT, 0.99, 0.03}}, true, 1, 1
