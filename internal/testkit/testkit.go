@@ -18,7 +18,7 @@ import (
 func Update() bool { return os.Getenv("UPDATE_GOLDEN") != "" }
 
 // Tests keep their garbage longer, as the program does, which saves a tenth of their time, unless it is much.
-var _, _ = debug.SetGCPercent(400), debug.SetMemoryLimit(1<<30)
+var _, _ = debug.SetGCPercent(400), debug.SetMemoryLimit(1 << 30)
 
 // Cases is how many of many like cases a test runs: few, or all of them with LLMPROF_TEST_LONG=1, which .ci/run sets.
 // No test reads that variable by itself.
