@@ -255,8 +255,8 @@ func TestPowerAtFullClocks(t *testing.T) {
 }
 
 // TestPowerOfGEMMsOnB200 holds GEMMs in bf16 of few rows to the medians of what TensorRT-LLM's drew on a B200
-// (experiments/operators/watts.py reads the tables): a short one draws nearly as much as a long one, though it moves bytes for a part of its
-// time.
+// (experiments/operators/watts.py reads the tables): a short one draws nearly as much as a long one, though it moves bytes for a part of
+// its time.
 func TestPowerOfGEMMsOnB200(t *testing.T) {
 	m := casetest.Machine(t, "b200", "native")
 	for _, x := range []struct {

@@ -7,8 +7,8 @@ import (
 	"llmprof/unit"
 )
 
-// TestTracedExperts holds the experts of gpt-oss-20b, with their choice and the sum of their results, to what traces of a model with half of
-// its layers by vLLM 0.33 on an H200 have (experiments/h200-experts). With 128 tokens half of the experts have a second tile.
+// TestTracedExperts holds the experts of gpt-oss-20b, with their choice and the sum of their results, to what traces of a model with half
+// of its layers by vLLM 0.33 on an H200 have (experiments/h200-experts). With 128 tokens half of the experts have a second tile.
 func TestTracedExperts(t *testing.T) {
 	for _, x := range []struct {
 		work analytic.Workload

@@ -12,6 +12,7 @@ import sys
 import time
 
 GEN = 65
+PREFIXES = ((1, 4096, 0), (1, 4096, 2048), (1, 4096, 3840), (8, 1024, 0), (8, 1024, 512), (8, 1024, 896), (32, 1024, 896))  # batch, prompt, tokens in the cache
 
 
 class Job:
@@ -31,19 +32,22 @@ class Job:
         import sglang as sgl
         kw = {"load_format": "dummy", "skip_tokenizer_init": True, "disable_radix_cache": True, "sampling_backend": "pytorch", "log_level": "info",
               "random_seed": 0, "mem_fraction_static": 0.93, "max_total_tokens": 160000, "max_running_requests": 128, **args}
+        self.radix = not kw["disable_radix_cache"]
         self.engine = sgl.Engine(model_path=self.folder, **kw)
         self.loop = getattr(self.engine, "loop", None) or asyncio.get_event_loop()
         self.write(kind="engine", start_s=round(time.monotonic() - self.begun, 1), args=args)
 
     def run(self, batch, prompt, gen):
         """Seconds from sending until each token of each of batch sequences."""
-        prompts = [random.choices(range(10, 30000), k=prompt) for _ in range(batch)]
+        return self.run_prompts([random.choices(range(10, 30000), k=prompt) for _ in range(batch)], gen)
+
+    def run_prompts(self, prompts, gen):
         log = {}
 
         async def go():
             sent = time.monotonic()
             chunks = await self.engine.async_generate(
-                input_ids=prompts, sampling_params=[{"temperature": 0.0, "max_new_tokens": gen, "ignore_eos": True}] * batch, stream=True)
+                input_ids=prompts, sampling_params=[{"temperature": 0.0, "max_new_tokens": gen, "ignore_eos": True}] * len(prompts), stream=True)
             async for c in chunks:
                 i, t, n = c.get("index", 0), time.monotonic() - sent, c["meta_info"]["completion_tokens"]
                 have = log.setdefault(i, [])
@@ -63,6 +67,19 @@ class Job:
             rows.append({"ttft": sum(first) / len(first), "ttft_first": first[0], "ttft_last": first[-1], "wall": wall})
         self.write(kind="point", batch=batch, prompt=prompt, gen=GEN, repeats=rows)
 
+    def prefix(self, batch, prompt, shared):
+        """TTFT and steps of prompts whose first tokens lie in the radix cache."""
+        rows = []
+        for repeat in range(6):  # the first compiles what this shape needs
+            start = random.choices(range(10, 30000), k=shared)
+            if shared:
+                self.run_prompts([start + random.choices(range(10, 30000), k=8)], 1)
+            log, wall = self.run_prompts([start + random.choices(range(10, 30000), k=prompt - shared) for _ in range(batch)], 17)
+            first = sorted(ts[0] for ts in log)
+            if repeat:
+                rows.append({"ttft_first": first[0], "ttft_last": first[-1], "wall": wall})
+        self.write(kind="prefix", batch=batch, prompt=prompt, shared=shared, gen=17, repeats=rows)
+
     def trace(self, batch, prompt, gen):
         self.run(batch, prompt, gen)
         folder = os.path.join(self.out, f"{self.name}-b{batch}-p{prompt}-g{gen}")
@@ -72,7 +89,8 @@ class Job:
         self.write(kind="trace", batch=batch, prompt=prompt, gen=gen, files={f: os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder)})
 
     def tasks(self, points, traces):
-        return [(self.point, p) for p in points] + [(self.trace, p) for p in ((1, 1024, 1), (1, 128, 6), (8, 128, 6), (32, 128, 6), (128, 128, 6),
+        shared = [(self.prefix, p) for p in PREFIXES if self.radix]
+        return shared + [(self.point, p) for p in points] + [(self.trace, p) for p in ((1, 1024, 1), (1, 128, 6), (8, 128, 6), (32, 128, 6), (128, 128, 6),
                                                                              (1, 8192, 1), (8, 1024, 1)) if traces]
 
 

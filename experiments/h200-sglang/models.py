@@ -37,7 +37,7 @@ def main():
     for name, architecture in FULL.items():
         c = configs[name]
         out[name] = {**c, **MORE.get(name, {}), "architectures": [architecture], "torch_dtype": "bfloat16"} if architecture else nested(c)
-    for name in ("dense", "hybrid", "moe-hybrid", "mla"):
+    for name in ("dense", "hybrid", "moe-hybrid", "mla", "moe"):
         c = json.load(open(f"experiments/h200-hybrids/models/{name}/config.json"))
         out[name] = nested(c) if name.endswith("hybrid") else {**c, **(MORE["deepseek-v2-lite"] if name == "mla" else {})}
     short = out["gpt-oss-20b"]

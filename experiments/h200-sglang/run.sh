@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Measures SGLang 0.5.23 on one H200: run.sh full|layers|experts, after `source env-sglang`, with $OUT and $LIMIT, the seconds that all may take.
+# Measures SGLang 0.5.23 on one H200: run.sh full|layers|experts|radix, after `source env-sglang`, with $OUT and $LIMIT, the seconds that all may take.
 # All engines start beside each other, then each measures alone: full models, or models of a few layers with traces. The set "experts" has both, and
-# leaves biases at zero: those of the dummy weights, which are as large as what tells tokens apart, would have all of them choose the same experts.
+# leaves biases at zero: those of the dummy weights, which are as large as what tells tokens apart, would have all of them choose the same experts. The set
+# "radix" keeps the radix cache on for two full models, and traces three of a few layers.
 begun=$SECONDS; limit=${LIMIT:-480}; set=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d); turns=$work/turns; res=$work/results; mkdir -p "$turns" "$res"
 case $set in
 full) jobs_list="llama3.1-8b qwen3.5-9b deepseek-v2-lite"; seconds=45; res=$OUT; points="1x128 1x1024 8x1024 32x1024 1x8192 1x512 8x128 128x512 128x1024" ;;
 layers) jobs_list="dense hybrid moe-hybrid"; seconds=30 ;;
-experts) jobs_list="gpt-oss-20b qwen3-30b-a3b gpt-oss mla"; seconds=50; points="1x128 1x1024 8x1024 32x1024 1x8192 8x128 128x512 128x1024"
+radix) jobs_list="llama3.1-8b qwen3.5-9b moe mla gpt-oss"; seconds=34; points="1x128 1x1024 8x1024 32x1024" ;;
+experts) jobs_list="gpt-oss-20b qwen3-30b-a3b gpt-oss mla"; seconds=50; points="1x128 1x1024 8x1024 32x1024 1x8192 8x128 128x512 128x1024" ;;
+esac
+case $set in experts | radix)
   loader=$(python3 -c "import importlib.util as u; print(u.find_spec('sglang').submodule_search_locations[0])")/srt/model_loader/weight_utils.py
   sed -i 's/for \(.*\)param in model.state_dict().items():/&\n        if "bias" in name:\n            param.zero_()\n            continue/' "$loader"
-  grep -A4 'state_dict().items()' "$loader" ;;
 esac
 groups=()
 pack() { for f in "$res"/*.log; do tail -c 40000 "$f" >"$f.t" && mv "$f.t" "$f"; done; [ "$res" = "$OUT" ] || tar czf "$OUT/sglang-$set.tgz" -C "$res" .; ls -la "$OUT"; echo "done after $((SECONDS - begun)) s"; }
@@ -20,6 +23,7 @@ trap finish EXIT
 port=30100
 for j in $jobs_list; do
   case $j in hybrid | moe-hybrid | qwen3.5-9b) more=', "enable_multimodal": false, "max_mamba_cache_size": 160' ;; *) more= ;; esac
+  [ $set = radix ] && case $j in *[0-9]b) more="$more, \"disable_radix_cache\": false" ;; esac
   case $j in *[0-9]b | *-a3b | *-lite) traces=0; these=$points ;; *) traces=1; these="1x128 1x1024 8x1024" ;; esac
   setsid python3 "$here/job.py" "$j" "$here/models/$j" "$res" "$turns" "$seconds" "$these" "$traces" "{\"port\": $port, \"nccl_port\": $((port + 50))$more}" >"$res/$j.log" 2>&1 &
   groups+=($!); port=$((port + 100)); sleep 2
