@@ -90,8 +90,18 @@ func Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machin
 	return m, err
 }
 
-// Constants are the constants of a GPU and an engine: of a calibration file, else of the GPU's
-// generation. Constants that neither has are the engine's.
+// Constants are the constants of a GPU and an engine. A constant has its value from the first of these that has one:
+//
+//  1. The calibration file. The constant may be off by its own uncertainty (hardware.CalibrationFile.SlowEnds).
+//  2. The tables of the engine's kernels (engine/operators.csv), of this GPU or else of its generation. A release that was timed otherwise has
+//     its own rows ahead of them. Off this GPU the constant may be off by the error of the board.
+//  3. The defaults of the GPU's generation (hardware/defaults.toml), with the error of the board, or that of the generation where no
+//     operators of the board were timed.
+//  4. The engine's own defaults, as times of its host, whose error is in its Profile.
+//
+// A constant without a value has that of its Base (roofline.Constants.Effective), as the one of products in 16 bits for products in FP8. It
+// may be off by what tables have shown that were left out (unmeasuredFormat). What a law leaves on shapes that no fit saw, its residual,
+// comes on top of each (Machine.halfWidth).
 func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardware.Calibration, err error) {
 	c = hardware.DefaultCalibration(g)
 	if f != nil {
