@@ -203,7 +203,7 @@ func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
 	b.Network, b.Fixed = c.Times[roofline.Network], c.Times[roofline.Fixed]
 	moves := p.Moves(c)
 	if active := p.constants[roofline.PowerGEMM]; active > 0 && c.Class == roofline.GEMM {
-		waits := unit.Larger(c.Times[roofline.Memory]-moves, 0)
+		waits := max(c.Times[roofline.Memory]-moves, 0)
 		if c.Scheme == roofline.Unquantized {
 			waits, b.Fixed = waits+b.Fixed, 0
 		}
