@@ -93,8 +93,8 @@ func Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machin
 // Constants are the constants of a GPU and an engine. A constant has its value from the first of these that has one:
 //
 //  1. The calibration file. The constant may be off by its own uncertainty (hardware.CalibrationFile.SlowEnds).
-//  2. The tables of the engine's kernels (engine/operators.csv), of this GPU or else of its generation. A release that was timed otherwise has
-//     its own rows ahead of them. Off this GPU the constant may be off by the error of the board.
+//  2. The tables of the engine's kernels (engine/operators.csv), of this GPU or else of its generation. A release that was timed otherwise
+//     has its own rows ahead of them. Off this GPU the constant may be off by the error of the board.
 //  3. The defaults of the GPU's generation (hardware/defaults.toml), with the error of the board, or that of the generation where no
 //     operators of the board were timed.
 //  4. The engine's own defaults, as times of its host, whose error is in its Profile.
