@@ -26,6 +26,7 @@ type candidate struct {
 	atLoad   float64           // the same with those units under the load; without targets the time of a request
 	tried    map[trial]*Row
 	prompts  float64 // share of the time that prompts take by the closed form
+	best     *Row    // of batches that start together; nil where none qualifies
 
 	servers map[variant]*serving.Steadies // whatever prefills
 }
@@ -79,19 +80,57 @@ func (s *search) estimate(ctx context.Context) {
 }
 
 // widen estimates deployments whose replicas have more and more GPUs, until those of one unit cost more than may be better than a score.
-// The closed form says no less of a deployment than what its least unit costs, so that those left out are none that loaded would try.
+// The closed form says no less of a deployment than what its least unit costs, so that those left out are none that loaded would try. Where
+// one row of a card is shown, splits are estimated in the format that was the likeliest so far, and the likeliest splits in all formats.
 func (s *search) widen(ctx context.Context, score func() float64) {
 	for len(s.splits) > 0 && !s.tooWide(score()) && ctx.Err() == nil {
-		for i := range s.bases {
-			s.split(ctx, &s.bases[i], s.splits[0])
+		for _, b := range s.likeliest() {
+			s.split(ctx, b, s.splits[0])
 		}
 		s.splits = s.splits[1:]
 	}
-	slices.SortStableFunc(s.open, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.likely, b.likely), cmp.Compare(a.Split.PP, b.Split.PP), cmp.Compare(s.q.unseen(&a.Row), s.q.unseen(&b.Row)),
-			cmp.Compare(a.atLoad, b.atLoad))
-	})
+	slices.SortStableFunc(s.open, s.before)
+	for _, split := range s.leading() {
+		for i := range s.bases {
+			if b := &s.bases[i]; !slices.ContainsFunc(s.open, func(c *candidate) bool { return c.Split == split && c.Formats == b.formats }) {
+				s.split(ctx, b, split)
+			}
+		}
+	}
+	slices.SortStableFunc(s.open, s.before)
 }
+
+// before orders deployments, the likeliest first.
+func (s *search) before(a, b *candidate) int {
+	return cmp.Or(cmp.Compare(a.likely, b.likely), cmp.Compare(a.Split.PP, b.Split.PP), cmp.Compare(s.q.unseen(&a.Row), s.q.unseen(&b.Row)),
+		cmp.Compare(a.atLoad, b.atLoad))
+}
+
+// likeliest are the formats in which the next split is estimated: all, until a deployment qualifies by the closed form.
+func (s *search) likeliest() (all []*base) {
+	var best *candidate
+	if len(s.open) > 0 && s.q.PerGPU == 1 {
+		best = slices.MinFunc(s.open, s.before)
+	}
+	for i := range s.bases {
+		if b := &s.bases[i]; best == nil || best.missed > 1 || math.IsInf(best.likely, 1) || b.formats == best.Formats {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// leading are the splits that are estimated in all formats.
+func (s *search) leading() (all []Split) {
+	for _, c := range s.open {
+		if len(all) < leadingSplits && s.q.PerGPU == 1 && !slices.Contains(all, c.Split) {
+			all = append(all, c.Split)
+		}
+	}
+	return all
+}
+
+const leadingSplits = 4
 
 // tooWide reports whether a unit of the splits that are not estimated costs more than may be better than a score.
 func (s *search) tooWide(score float64) bool {
@@ -175,32 +214,30 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 }
 
 // largest ranks a deployment of batches that start together by the largest batch that qualifies, or the smallest by latency; behind all
-// that have one where none does.
+// that have one where none does. Batches near the largest one of the deployment before it are tried first.
 func (s *search) largest(c *candidate) {
 	sizes := slices.DeleteFunc(slices.Clone(s.q.Batches), func(n int) bool { return n%c.MicroBatches != 0 })
-	var best Row
-	try := func(i int) bool {
-		r, ok := s.batch(c, sizes[i])
-		if r.Batch > 0 && (best.Batch == 0 || s.q.compare(&r, &best) < 0) {
-			best = r
+	try := func(n int) bool { // a larger batch than the n-th one may qualify
+		r, larger := s.batch(c, sizes[n-1])
+		if r.Batch > 0 && (c.best == nil || s.q.compare(&r, c.best) < 0) {
+			c.best = &r
 		}
-		return ok
+		return larger
 	}
-	if c.likely = math.Inf(1); len(sizes) == 0 || !try(0) {
-		return
-	}
-	if s.q.By != Latency {
-		low, high := 0, len(sizes) // the largest that qualifies is at low
-		for low+1 < high {
-			if middle := (low + high) / 2; try(middle) {
-				low = middle
-			} else {
-				high = middle
+	switch {
+	case len(sizes) == 0:
+	case s.q.By == Latency:
+		for n := 1; n <= len(sizes) && c.best == nil; n++ {
+			if !try(n) {
+				break
 			}
 		}
+	default:
+		past := func(n int) bool { return n > len(sizes) || !try(n) }
+		s.past = fewest(min(max(s.past, 1), len(sizes)+1), len(sizes)+1, past, false)
 	}
-	if best.Batch > 0 {
-		c.likely = s.q.score(&best)
+	if c.likely = math.Inf(1); c.best != nil {
+		c.likely = s.q.score(c.best)
 	}
 }
 

@@ -24,7 +24,8 @@ func TestTailsOfLongRequests(t *testing.T) {
 	testkit.Must(t, err)
 	server, err := d.Server(t.Context())
 	testkit.Must(t, err)
-	load := serving.Load{Arrival: serving.Arrival{Kind: "poisson", Rate: q.Load.Rate}, Prompt: q.Prompt, Gen: q.Gen, Requests: testkit.Cases(5000, 12000), Seed: 20}
+	load := serving.Load{Arrival: serving.Arrival{Kind: "poisson", Rate: q.Load.Rate}, Prompt: q.Prompt, Gen: q.Gen,
+		Requests: testkit.Cases(5000, 12000), Seed: 20}
 	source, err := load.Source()
 	testkit.Must(t, err)
 	long, err := serving.Simulate(t.Context(), server, source, serving.Options{Warmup: 1000})

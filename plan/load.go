@@ -17,8 +17,8 @@ type variant struct{ Budget, Limit, Drafts, Prefill int }
 
 const manyFinalists = 20
 
-// tuned is how many of the finalists are tried with settings that a server does not start with.
-const tuned = 2
+// tuned is how many of the finalists are tried with settings that a server does not start with; the others where nothing qualifies yet.
+const tuned = 4
 
 // finalists is how many deployments of a card are tried.
 func (s *search) finalists() int {
@@ -55,7 +55,7 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 		return
 	}
 	for i, c := range some {
-		if i >= tuned {
+		if i >= tuned && len(s.rows) > 0 {
 			return
 		}
 		if c.missed <= hopeful {

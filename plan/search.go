@@ -48,12 +48,14 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	for i := range all {
 		all[i] = newSearch(&own, &own.Cards[i])
 	}
-	concurrent.Each(len(all), func(i int) { all[i].estimate(ctx) })
-	ranked := slices.Clone(all)
-	slices.SortStableFunc(ranked, func(a, b *search) int {
+	h := hunt{q: &own, cards: all}
+	concurrent.Each(len(all), func(i int) {
+		all[i].estimate(ctx)
+		h.progress()
+	})
+	slices.SortStableFunc(all, func(a, b *search) int {
 		return cmp.Or(cmp.Compare(own.place(a.card), own.place(b.card)), cmp.Compare(a.likely(), b.likely()))
 	})
-	h := hunt{q: &own, cards: ranked}
 	h.run(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ const simulatedEvents = 1_500_000
 type hunt struct {
 	q     *Request
 	cards []*search
-	done  int
+	done  int // cards that are estimated, and those that are searched
 	mu    sync.Mutex
 }
 
@@ -155,12 +157,12 @@ func (h *hunt) rows() (all []Row) {
 	return all
 }
 
-// progress reports that one card more is done.
+// progress reports that one card more is estimated or searched, each of which is half of what is done with it.
 func (h *hunt) progress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.done++; h.q.Progress != nil {
-		h.q.Progress(h.done, len(h.cards))
+		h.q.Progress(h.done/2, len(h.cards))
 	}
 }
 
@@ -195,6 +197,7 @@ type search struct {
 	rows     []*Row
 	dear     []*Row // rows that miss the budget and no target
 	miss     Miss
+	past     int // place among the batches behind the largest one that the last deployment may qualify with
 	searched int
 	searches int  // how often it was searched again
 	refused  bool // a simulation refused a row since it was searched
@@ -277,6 +280,12 @@ func (s *search) batches(ctx context.Context) {
 	for i, c := range s.open {
 		if ctx.Err() != nil || i >= s.finalists() && len(s.rows) > 0 {
 			return
+		}
+		if s.q.PerGPU == 1 {
+			if c.best != nil {
+				s.rows = append(s.rows, c.best)
+			}
+			continue
 		}
 		for _, batch := range s.q.Batches {
 			if batch%c.MicroBatches != 0 {
