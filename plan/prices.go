@@ -41,8 +41,8 @@ const (
 	mostPerGPU = 1e4
 )
 
-// readPrices reads the offers of a CSV file of prices with a header: "gpu,usd_per_hour" and, if given, "node,region,term,source,date", where
-// the price is that of one GPU; a catalogue of SkyPilot, or one of gpuhunt.
+// readPrices reads the offers of a CSV file of prices with a header: "gpu,usd_per_hour" and, if given, "node,region,term,source,date",
+// where the price is that of one GPU; a catalogue of SkyPilot, or one of gpuhunt.
 func readPrices(path string, t *hardware.Table) (map[string][]Offer, error) {
 	text, err := input.Read(path, maxPrices)
 	if err != nil {
