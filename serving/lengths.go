@@ -168,7 +168,7 @@ func (l *Lengths) draw(r *rand.Rand) int {
 // lognormal is the length that lies so many standard deviations from the median, in the logarithm.
 func (l *Lengths) lognormal(deviations float64) float64 {
 	s2 := math.Log1p(l.Spread * l.Spread)
-	return math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*deviations)
+	return l.Mean * math.Exp(math.Sqrt(s2)*deviations-s2/2)
 }
 
 func (l *Lengths) moments() (mean, square float64) {
@@ -194,9 +194,14 @@ func (l *Lengths) Longest() int {
 // at is the length that a share of all are below.
 func (l *Lengths) at(share float64) int { return max(int(math.Round(l.Quantile(share))), 1) }
 
-// part is the length in the middle of one of n equal parts of the distribution.
-func (l *Lengths) part(i, n int) int {
-	return l.at((float64(i) + 0.5) / float64(n))
+// stratified draws n lengths, each in the middle of one of n equally likely parts of the distribution, in any order.
+func (l *Lengths) stratified(n int, random *rand.Rand) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = l.at((float64(i) + 0.5) / float64(n))
+	}
+	random.Shuffle(n, func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all
 }
 
 // Quantile is the length that a share of all are below, a whole number or not.
@@ -252,9 +257,9 @@ func (l *Lengths) check(what string) error {
 
 // Quantiles are lengths in the middle of equal parts of the distribution, spread so that
 // their mean and variance are those of the distribution.
-func (l *Lengths) Quantiles() []int {
+func (l *Lengths) Quantiles() []float64 {
 	if l.Kind == "fixed" {
-		return []int{int(l.Mean)}
+		return []float64{math.Trunc(l.Mean)}
 	}
 	all, mean, square := make([]float64, quantiles), 0.0, 0.0
 	for i := range all {
@@ -264,9 +269,8 @@ func (l *Lengths) Quantiles() []int {
 	}
 	wantMean, wantSquare := l.moments()
 	wider := math.Sqrt((wantSquare - wantMean*wantMean) / max(square-mean*mean, 1e-9))
-	lengths := make([]int, quantiles)
 	for i, v := range all {
-		lengths[i] = max(int(math.Round(wantMean+(v-mean)*wider)), 1)
+		all[i] = max(math.Round(wantMean+(v-mean)*wider), 1)
 	}
-	return lengths
+	return all
 }

@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"llmprof/analytic/engine"
 	"llmprof/unit"
@@ -16,10 +17,10 @@ type Steadies struct {
 	server          Server
 	prompt, gen     Lengths
 	prices          *prices
-	flow            *flow            // the queue of replicas that prefill and decode
-	prefill, decode *flow            // the queues of disaggregated replicas
-	crowds          map[[2]int]tally // closed loops that were simulated, by their clients and replicas
-	events          *int             // the events that closed loops may still take; nil where they are not bounded
+	flow            *flow             // the queue of replicas that prefill and decode
+	prefill, decode *flow             // the queues of disaggregated replicas
+	crowds          map[[2]int]*tally // closed loops that were simulated, by their clients and replicas
+	events          *int              // the events that closed loops may still take
 }
 
 // Steadies prepares for steady states with requests of these lengths.
@@ -35,7 +36,8 @@ func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known *price
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, crowds: map[[2]int]tally{}}, nil
+	return &Steadies{ctx: ctx, server: *s, prompt: prompt, gen: gen, prices: s.prices(), flow: f, crowds: map[[2]int]*tally{},
+		events: new(math.MaxInt)}, nil
 }
 
 // With is the steady states of the server with another scheduler. Both share the times of their steps.
@@ -112,7 +114,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if f.groups(rate / units) {
 		return t.opened(f, rate/units)
 	}
-	st := f.sample(rate/units, f.jobs(rate/units))
+	st, _ := f.sample(rate/units, f.jobs(rate/units))
 	if f.interrupts(rate/units, st.Running) {
 		return t.opened(f, rate/units)
 	}

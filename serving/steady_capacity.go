@@ -57,11 +57,11 @@ func (f *flow) full(generations, fewest int) (w *path, rate float64) {
 	}
 	w = f.newPath(all)
 	w.follow(n / 2)
-	rate = w.sums.firsts
-	if steps > 0 {
+	y := w.tally()
+	if rate = y.answers; steps > 0 {
 		rate = w.sums.gained / steps
 	}
-	return w, rate / (w.now - w.sums.begin)
+	return w, rate / y.time
 }
 
 // bound is what requests of a full server wait for most often.
@@ -79,7 +79,7 @@ func (f *flow) bound(w *path) string {
 	switch {
 	case often == forSequences:
 		return "sequences"
-	case w.sums.preempted > 0.01*w.sums.firsts:
+	case w.sums.preempted > 0.01*w.tally().answers:
 		return preemption
 	}
 	return "KV blocks"

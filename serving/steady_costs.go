@@ -40,7 +40,7 @@ func (f *flow) cost(n int, tokens float64) Cost {
 		tokens = full
 	}
 	prompts := tokens / f.uncached.mean
-	if tokens == 0 || tokens == full || len(f.uncached.all) == 1 && prompts == math.Trunc(prompts) {
+	if tokens == 0 || tokens == full || f.prompts.Kind == "fixed" && prompts == math.Trunc(prompts) {
 		return *f.priced(n, tokens)
 	}
 	k := math.Floor(4*math.Log2(tokens)-0.5) + 0.5
@@ -106,8 +106,8 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	var b batch
 	b.reset(len(f.prices.windows))
 	b.decodes = decodes
-	for _, part := range f.contexts {
-		b.add(f.prices.windows, part.share*float64(decodes), part.context)
+	for i, part := range f.contexts.byWin {
+		b.byWin[i].Batch, b.byWin[i].Past = part.Batch*float64(decodes), part.Past*float64(decodes)
 	}
 	b.together = together
 	if tokens > 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 
 	"llmprof/unit"
 )
@@ -29,11 +28,10 @@ type flow struct {
 // A traffic is the lengths of requests, and means of what follows from them.
 type traffic struct {
 	prompts, answers Lengths
-	gen              float64        // tokens of an answer
-	yields           float64        // tokens of a step that decodes
-	spread           float64        // variance of the answers' lengths over the square of their mean
-	context          float64        // of a sequence that decodes, over time
-	contexts         []contextShare // of those between the same windows
+	gen              float64 // tokens of an answer
+	yields           float64 // tokens of a step that decodes
+	spread           float64 // variance of the answers' lengths over the square of their mean
+	contexts         batch   // a sequence that decodes: shares of it between the same windows, by its mean context there over time
 	uncached         uncached
 }
 
@@ -67,9 +65,11 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
 	mean, square := gen.moments()
 	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1,
-		context: prompt.MeanLength() + square/(2*mean)}
-	t.contexts = contextShares(windows, prompt, gen, t.context)
-	t.uncached = newUncached(s, prompt.Quantiles())
+		uncached: newUncached(s, prompt.Quantiles())}
+	t.contexts.reset(len(windows))
+	for context, share := range aged(prompt, gen, 8) {
+		t.contexts.add(windows, share, context)
+	}
 	return t
 }
 
@@ -98,11 +98,11 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 // remember is the KV blocks of the queue's replicas.
 func (f *flow) remember(r *room) memory {
 	m := memory{room: r, blocks: float64(r.blocks) * f.peers}
-	var weights, sum float64
-	for context, weight := range aged(f.prompts, f.answers, 1.0/8, 3.0/8, 5.0/8, 7.0/8) {
-		weights, sum = weights+weight, sum+weight*m.of(context)
+	mean := 0.0
+	for context, share := range aged(f.prompts, f.answers, 4) {
+		mean += share * m.of(context)
 	}
-	m.most = max(min(int(m.blocks*weights/sum), f.server.Scheduler.MaxSeqs*int(f.peers)), 1)
+	m.most = max(min(int(m.blocks/mean), f.server.Scheduler.MaxSeqs*int(f.peers)), 1)
 	return m
 }
 
@@ -111,14 +111,17 @@ func (m *memory) of(context float64) float64 {
 	return min(float64(m.room.of(int(math.Ceil(context)))), float64(m.room.blocks))
 }
 
-// aged are the contexts of sequences at these ages, which are shares of their answers, with weights: answers are met in proportion to
-// their length.
-func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
-	return func(yield func(context, weight float64) bool) {
-		for _, p := range prompt.Quantiles() {
-			for _, g := range gen.Quantiles() {
-				for _, age := range ages {
-					if !yield(float64(p)+age*float64(g), float64(g)) {
+// aged are the contexts of sequences that decode, each at some ages, with the share of the time that they have: answers are met in proportion
+// to their length.
+func aged(prompt, gen Lengths, ages int) iter.Seq2[float64, float64] {
+	return func(yield func(context, share float64) bool) {
+		prompts, answers := prompt.Quantiles(), gen.Quantiles()
+		all := float64(len(prompts)*len(answers)*ages) * mean(answers)
+		for _, p := range prompts {
+			for _, g := range answers {
+				for i := range ages {
+					age := (float64(i) + 0.5) / float64(ages)
+					if !yield(p+age*g, g/all) {
 						return
 					}
 				}
@@ -127,53 +130,24 @@ func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
 	}
 }
 
-// A contextShare is a share of the sequences that decode and their mean context.
-type contextShare struct{ share, context float64 }
-
-// contextShares are the sequences that decode between the same windows, for attention is linear in the context only there.
-func contextShares(windows []float64, prompt, gen Lengths, context float64) []contextShare {
-	if len(windows) == 0 {
-		return []contextShare{{1, context}}
-	}
-	all, sum := make([]contextShare, len(windows)+1), 0.0
-	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
-		i := 0
-		for i < len(windows) && past >= windows[i] {
-			i++
-		}
-		all[i].share += weight
-		all[i].context += weight * past
-		sum += weight
-	}
-	all = slices.DeleteFunc(all, func(m contextShare) bool { return m.share == 0 })
-	for i := range all {
-		m := &all[i]
-		m.share, m.context = m.share/sum, m.context/m.share
-	}
-	return all
-}
-
 // uncached are the tokens of prompts that have to be computed.
 type uncached struct {
-	all    []float64 // of equally likely prompts, the fewest first
 	mean   float64
 	past   float64 // tokens that are cached, mean over those that are not
 	length float64 // of equal prompts whose tokens have as much attention
 }
 
-func newUncached(s *Server, prompts []int) (u uncached) {
+func newUncached(s *Server, prompts []float64) (u uncached) {
 	var squares float64
 	each := 1 / float64(len(prompts))
 	for _, prompt := range prompts {
-		past := float64(s.cached(prompt))
-		tokens := float64(prompt) - past
-		u.all = append(u.all, tokens)
+		past := float64(s.cached(int(prompt)))
+		tokens := prompt - past
 		u.mean += tokens * each
 		u.past += past * tokens * each
 		squares += tokens * tokens * each
 	}
 	u.length, u.past = squares/u.mean, u.past/u.mean
-	slices.Sort(u.all)
 	return u
 }
 

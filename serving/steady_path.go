@@ -3,7 +3,6 @@ package serving
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -34,11 +33,12 @@ const fewestJobs, mostJobs = 4000, 40000
 
 // A job is a request that is followed.
 type job struct {
-	at, first float64 // when it came, and when the host had its first token; 0 before that
+	at, first, last float64 // when it came, and when the host had its first token and its last; 0 before that
 	life
 	tokens float64 // of its prompt, that have to be computed
 	begin  float64 // KV blocks of its prompt
 	growth float64 // KV blocks that it needs with each step
+	prompt int32   // tokens of its prompt
 	steps  int32   // in which it decodes
 	gaps   int32   // between its tokens
 }
@@ -51,27 +51,19 @@ type life struct {
 	ends float64 // number of the step that decodes and that it ends with; 0 while it does not decode
 }
 
-// draw draws the lengths of requests, which are equally likely parts of their distributions, in any order.
-func (f *flow) draw(n int, random *rand.Rand) []Request {
-	all, prompts, answers := make([]Request, n), random.Perm(n), random.Perm(n)
-	for i := range all {
-		all[i].Prompt, all[i].Gen = f.prompts.part(prompts[i], n), f.answers.part(answers[i], n)
-	}
-	return all
-}
-
 // drawJobs draws requests that are followed.
 func (f *flow) drawJobs(n int) []job {
 	jobs, random := make([]job, n), rand.New(rand.NewPCG(1, 1))
-	for i, q := range f.draw(n, random) {
-		v := &jobs[i]
-		v.gaps = int32(q.Gen) - 1
+	prompts, answers := f.prompts.stratified(n, random), f.answers.stratified(n, random)
+	for i := range jobs {
+		v, prompt := &jobs[i], prompts[i]
+		v.prompt, v.gaps = int32(prompt), int32(answers[i])-1
 		v.steps = f.server.stepsOf(v.gaps, random)
-		if v.begin = f.of(float64(q.Prompt)); v.steps > 0 {
-			v.growth = (f.of(float64(q.Prompt+q.Gen)) - v.begin) / float64(v.steps)
+		if v.begin = f.of(float64(prompt)); v.steps > 0 {
+			v.growth = (f.of(float64(prompt+answers[i])) - v.begin) / float64(v.steps)
 		}
 		if !f.handed {
-			v.tokens = f.computed(q.Prompt)
+			v.tokens = f.computed(prompt)
 		}
 	}
 	return jobs
@@ -84,32 +76,23 @@ func (f *flow) computed(prompt int) float64 {
 	return max(tokens*(1+f.longer*(tokens-f.uncached.length)), 1)
 }
 
-// come draws requests that come at a rate.
-func (f *flow) come(n int, rate float64) []job {
-	jobs := f.drawJobs(n)
-	for i, at := range f.arrivals(n, rate) {
-		jobs[i].at = at
-	}
-	return jobs
-}
-
-// arrivals gives times at which so many jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many
+// come draws requests that come at a rate to one of the queues that a router serves in turn. Their intervals have as many exponential
 // stages as there are queues, each of which has equally likely parts of its distribution, in any order.
-func (f *flow) arrivals(jobs int, rate float64) []float64 {
-	all, random, at := slices.Repeat([]float64{1}, jobs), rand.New(rand.NewPCG(1, 2)), 0.0
+func (f *flow) come(n int, rate float64) []job {
+	jobs, random, at := f.drawJobs(n), rand.New(rand.NewPCG(1, 2)), 0.0
 	for range f.stages {
-		for i, part := range random.Perm(jobs) {
-			all[i] *= (float64(jobs-part) - 0.5) / float64(jobs)
+		for i, part := range random.Perm(n) {
+			jobs[i].at -= math.Log((float64(n-part) - 0.5) / float64(n))
 		}
 	}
-	for i, shares := range all {
-		at -= math.Log(shares)
-		all[i] = at
+	for i := range jobs {
+		at += jobs[i].at
+		jobs[i].at = at
 	}
-	for i := range all {
-		all[i] *= float64(jobs) / (at * rate)
+	for i := range jobs {
+		jobs[i].at *= float64(n) / (at * rate)
 	}
-	return all
+	return jobs
 }
 
 // A path is the steps of a replica, one after another.
@@ -125,7 +108,7 @@ type path struct {
 	cut   int32   // job of whose prompt a part is computed
 	rest  float64 // tokens left of that prompt
 	sums  pathSums
-	each  func(v *job, at float64) // gets each job that is answered, and when; nil where none is asked for
+	late  float64 // time that a request takes besides its steps
 }
 
 // A clock is the times of the steps of a path.
@@ -172,11 +155,9 @@ const (
 	forSequences
 )
 
-// pathSums are sums over the jobs that count, and over the steps beside them.
+// pathSums are sums over the steps from a time on.
 type pathSums struct {
 	begin, busy, energy, blocks float64
-	ttft, decode, tpot          float64 // of times
-	firsts, answered, several   float64 // jobs that have their first token, their last, and several tokens
 	gained                      float64 // steps of sequences that decode
 	preempted                   float64
 }
@@ -185,10 +166,10 @@ type pathSums struct {
 func (v *job) longest() float64 { return v.begin + v.growth*float64(v.steps) }
 
 // sample is the steady state at a rate by a path of so many requests that are drawn.
-func (f *flow) sample(rate float64, jobs int) *Steady {
+func (f *flow) sample(rate float64, jobs int) (*Steady, *path) {
 	w := f.newPath(f.come(jobs, rate))
 	w.follow(jobs / 16)
-	return w.steady(rate)
+	return w.steady(w.tally(), rate), w
 }
 
 // looped is the steady state of clients that have one request each at a time, by a path of requests that are drawn.
@@ -200,7 +181,8 @@ func (f *flow) looped(clients int) *Steady {
 	w := f.newPath(all)
 	w.sent = clients
 	w.follow(len(all) / 2)
-	return w.steady(w.sums.answered / (w.now - w.sums.begin))
+	y := w.tally()
+	return w.steady(y, y.answers/y.time)
 }
 
 // newPath is the path of jobs before its first step.
@@ -220,17 +202,35 @@ func (w *path) follow(before int) {
 	}
 }
 
-// steady is the means over the jobs that count, which are answered at a rate.
-func (w *path) steady(rate float64) *Steady {
+// answered are the records of the jobs whose last token came since the sums began.
+func (w *path) answered(yield func(*Record) bool) {
+	for i := range w.jobs {
+		v := &w.jobs[i]
+		request := Request{At: unit.Seconds(v.at - w.late), Prompt: int(v.prompt), Gen: int(v.gaps) + 1}
+		if v.last > w.sums.begin && !yield(&Record{Index: i, Request: request, First: unit.Seconds(v.first), Last: unit.Seconds(v.last)}) {
+			return
+		}
+	}
+}
+
+// tally is the sums over the jobs that count, and over the steps beside them.
+func (w *path) tally() *tally {
 	sums := &w.sums
-	time, answered := w.now-sums.begin, max(sums.answered, 1)
-	st := &Steady{Rate: rate, Utilization: min(sums.busy/time, 1), Running: rate * sums.decode / answered}
-	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
-	st.TTFT += unit.Seconds(w.late(rate))
-	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
-	st.Energy = unit.Joules((sums.energy + w.power*(time-sums.busy)) / (rate * time))
-	st.Waiting = rate * float64(st.TTFT) // by Little's law
-	st.Cache = min(sums.blocks/time/w.blocks, 1)
+	y := &tally{time: w.now - sums.begin, energy: sums.energy, busy: sums.busy, blocks: sums.blocks / w.blocks}
+	for q := range w.answered {
+		y.answered(q)
+	}
+	return y
+}
+
+// steady is the means over the jobs that count, which are answered at a rate.
+func (w *path) steady(y *tally, rate float64) *Steady {
+	st := y.steady(rate, unit.Watts(w.power))
+	if !w.handed {
+		w.late = w.api(st.Running, rate) - w.sooner(st.Running, rate) + float64(w.server.Predictor.RequestTime())
+	}
+	st.TTFT, st.E2E = st.TTFT+unit.Seconds(w.late), st.E2E+unit.Seconds(w.late)
+	st.Waiting += rate * w.late
 	return st
 }
 
@@ -382,7 +382,7 @@ func (w *path) begin(i int32, tokens float64) {
 		v.done++ // the token that comes with the prompt
 	}
 	if v.left = v.steps - v.done; w.handed && tokens == 0 {
-		w.first(v, w.now)
+		v.first = w.now
 		if w.enter(i); v.left <= 0 { // its only token came with its cache
 			w.last(v, w.now)
 			return
@@ -577,28 +577,13 @@ func (w *path) alike(length, lead float64) (steps float64) {
 	return steps
 }
 
-// first notes that the host has the first token of a job.
-func (w *path) first(v *job, at float64) {
-	v.first = at
-	w.sums.firsts++
-	if w.sums.ttft += at - v.at; v.gaps > 0 {
-		w.sums.several++
-	}
-}
-
 // last notes that the host has the last token of a job.
 func (w *path) last(v *job, at float64) {
 	if w.sent > 0 && w.sent < len(w.jobs) {
 		w.jobs[w.sent].at = at + float64(w.server.Predictor.RequestTime())
 		w.sent++
 	}
-	if w.each != nil {
-		w.each(v, at)
-	}
-	w.sums.answered++
-	if w.sums.decode += at - v.first; v.gaps > 0 {
-		w.sums.tpot += (at - v.first) / float64(v.gaps)
-	}
+	v.last = at
 }
 
 // emit gives out the tokens of the step that ended.
@@ -609,7 +594,7 @@ func (w *path) emit(at float64) {
 	for _, i := range w.came {
 		v := &w.jobs[i]
 		if v.first == 0 {
-			w.first(v, at)
+			v.first = at
 		}
 		if v.left <= 0 {
 			w.last(v, at)

@@ -113,7 +113,8 @@ func TestPathOfManyPromptSteps(t *testing.T) {
 		}
 		l := poisson(f.capacity().Rate/2, 30000, 16, 4000)
 		r := simulate(t, s, l, Options{Warmup: 100})
-		agree(t, "TTFT", float64(f.sample(l.Arrival.Rate, 20000).TTFT), r.TTFT.Mean(), 0.06)
+		st, _ := f.sample(l.Arrival.Rate, 20000)
+		agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.06)
 	}
 }
 
@@ -134,7 +135,7 @@ func TestStepsOfSlowHost(t *testing.T) {
 		t.Errorf("%d steps of %d answers: want %d at most", steps, jobs, few*jobs)
 	}
 	l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(1024), Gen: Fixed(4096), Requests: 16, Seed: 1}
-	r, st := simulate(t, s, l, Options{}), w.steady(rate)
+	r, st := simulate(t, s, l, Options{}), w.steady(w.tally(), rate)
 	agree(t, "TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.01)
 	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.01)
 }
@@ -151,7 +152,8 @@ func TestSeldomRequests(t *testing.T) {
 			t.Errorf("%d requests are followed at %g of the capacity, %d at less", n, share, last)
 		}
 		last = n
-		got, want := f.sample(rate, n), f.sample(rate, mostJobs)
+		got, _ := f.sample(rate, n)
+		want, _ := f.sample(rate, mostJobs)
 		what := fmt.Sprint(share, " of the capacity: ")
 		agree(t, what+"TTFT", float64(got.TTFT), float64(want.TTFT), 0.01)
 		agree(t, what+"TPOT", float64(got.TPOT), float64(want.TPOT), 0.01)

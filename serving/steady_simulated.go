@@ -35,92 +35,62 @@ func (y *tally) answered(q *Record) {
 	y.e2e += float64(q.E2E())
 }
 
-// at adds what the replicas of a cluster did up to now.
+// at adds what the replicas of a cluster did up to now: the energy of those of a queue, and the mean of the others.
 func (y tally) at(c *cluster) tally {
 	r := c.result
-	y.time, y.energy, y.busy, y.blocks = float64(c.now), float64(r.Energy), r.busy, r.cache
+	queues := r.replicas / float64(len(c.mixed[0].peers))
+	y.time, y.energy, y.busy, y.blocks = float64(c.now), float64(r.Energy)/queues, r.busy/r.replicas, r.cache/r.replicas
 	return y
 }
 
 // since is the sums beyond earlier ones.
-func (y tally) since(x *tally) tally {
-	return tally{y.answers - x.answers, y.several - x.several, y.time - x.time, y.ttft - x.ttft, y.tpot - x.tpot, y.e2e - x.e2e,
+func (y tally) since(x *tally) *tally {
+	return &tally{y.answers - x.answers, y.several - x.several, y.time - x.time, y.ttft - x.ttft, y.tpot - x.tpot, y.e2e - x.e2e,
 		y.energy - x.energy, y.busy - x.busy, y.blocks - x.blocks}
 }
 
-// A span is how long a simulation is: up to so many answers, or to fewer after some events. A share of its parts, which have so many
-// answers each, does not count.
+// A span is how long a simulation is: up to so many answers and so many events. A share of its parts, which have so many answers each, does
+// not count.
 type span struct {
-	part, least, most float64
-	spread            float64 // answers where sequences are preempted, which spreads clients over time, slowly; 0 for no more than others
-	events            int
-	skip              float64
-	alike             bool // Its parts may repeat, and two of them are enough then.
-	open              bool // it ends with the last arrival, for later answers see a server that others leave
+	part, answers float64
+	spread        float64 // answers where sequences are preempted, which spreads clients over time, slowly; 0 for no more than others
+	events        int
+	skip          float64
 }
 
 // enough reports whether so many answers and events of a cluster are enough.
 func (s *span) enough(c *cluster, answers float64, events int) bool {
-	if s.open && !c.arrivals.any {
-		return true
-	}
-	if answers < s.most && (events <= s.events || answers < s.least) {
-		return false
-	}
 	preempted := func(r *replica) bool { return r.preempted > 0 }
-	return answers >= s.spread || !slices.ContainsFunc(c.mixed, preempted)
+	return answers >= s.answers && events >= s.events && (answers >= s.spread || !slices.ContainsFunc(c.mixed, preempted))
 }
 
 // simulated is the sums over the answers of so many replicas that count; of none where too few end within the bound of events.
-func (t *Steadies) simulated(replicas int, source Source, s span) (tally, error) {
-	server, most := t.server, mostEvents
+func (t *Steadies) simulated(replicas int, source Source, s span) (*tally, error) {
+	server, most := t.server, min(mostEvents, *t.events/4)
 	server.Replicas, server.Prefillers = replicas, 0
-	if t.events != nil {
-		most = min(most, *t.events/4)
-	}
 	var sum tally
-	parts := []tally{{}}
+	parts, events := []tally{{}}, 0
 	c := newCluster(&server, source, &Options{Each: sum.answered, sums: true, priced: t.prices})
-	events := 0
 	for ; events < most && !s.enough(c, sum.answers, events) && c.step(); events++ {
 		if events%64 == 0 && t.ctx.Err() != nil {
-			return sum, t.ctx.Err()
+			return nil, t.ctx.Err()
 		}
 		if sum.answers >= float64(len(parts))*s.part {
-			if parts = append(parts, sum.at(c)); s.alike && repeated(parts) {
-				parts = parts[len(parts)-3:]
-				s.skip = 0
-				break
-			}
+			parts = append(parts, sum.at(c))
 		}
 	}
-	if t.events != nil {
-		*t.events -= events
-	}
+	*t.events -= events
 	last := len(parts) - 1
-	first := min(int(math.Ceil(s.skip*float64(last))), max(last-1, 0))
-	return parts[last].since(&parts[first]), nil
+	return parts[last].since(&parts[int(s.skip*float64(last+1))]), nil
 }
 
-// repeated reports whether the last part is like the last but one before it, so that all later ones are like these two: waves of equal
-// requests soon repeat, each or in turns.
-func repeated(parts []tally) bool {
-	n := len(parts)
-	if n < 5 {
-		return false
-	}
-	last, before := parts[n-1].since(&parts[n-2]), parts[n-3].since(&parts[n-4])
-	same := func(a, b float64) bool { return math.Abs(a/last.answers-b/before.answers) <= 1e-3*a/last.answers }
-	return same(last.time, before.time) && same(last.ttft, before.ttft) && same(last.e2e, before.e2e)
-}
-
-// steady is the means over the answers of so many replicas, each of which answers requests at a rate.
-func (y *tally) steady(s *Server, rate float64, replicas int) *Steady {
-	n, time := y.answers, y.time*float64(replicas)
-	st := &Steady{TTFT: unit.Seconds(y.ttft / n), E2E: unit.Seconds(y.e2e / n), TPOT: unit.Seconds(y.tpot / max(y.several, 1))}
+// steady is the means over answers, of which so many come a second, of a queue that draws so much power while no step runs.
+func (y *tally) steady(rate float64, idle unit.Watts) *Steady {
+	n, time := max(y.answers, 1), y.time
+	st := &Steady{Rate: rate, TTFT: unit.Seconds(y.ttft / n), E2E: unit.Seconds(y.e2e / n), TPOT: unit.Seconds(y.tpot / max(y.several, 1))}
 	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT) // by Little's law
 	st.Utilization, st.Cache = min(y.busy/time, 1), min(y.blocks/time, 1)
-	st.Energy = (unit.Joules(y.energy) + s.idle().For(unit.Seconds(max(time-y.busy, 0)))).Times(1 / (rate * time))
+	st.Energy = (unit.Joules(y.energy) + idle.For(unit.Seconds(max(time-y.busy, 0)))).Times(1 / (rate * time))
 	return st
 }
 
@@ -128,20 +98,20 @@ func (y *tally) steady(s *Server, rate float64, replicas int) *Steady {
 func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	idle := 1 - f.front.load(rate, f.gen)/f.peers
 	n := int(min(fewSimulated*(1+f.spread)/max(idle, 0.01), float64(f.jobs(rate))))
-	all, peers := f.draw(n, rand.New(rand.NewPCG(1, 1))), int(f.peers)
-	for i, at := range f.arrivals(n, rate) {
-		all[i].At = unit.Seconds(at)
-	}
-	sums, err := t.simulated(peers, Replay(all), span{part: float64(n) / 64, least: float64(n), most: float64(n), skip: 1.0 / 8, open: true})
+	jobs, sent := f.come(n, rate), -1
+	again := open(func() (Request, bool) {
+		sent++
+		v := &jobs[sent%n]
+		return Request{At: unit.Seconds(v.at + float64(sent/n*n)/rate), Prompt: int(v.prompt), Gen: int(v.gaps) + 1}, true
+	})
+	sums, err := t.simulated(int(f.peers), again, span{part: float64(n) / 64, answers: float64(n), skip: 1.0 / 8})
 	if err != nil {
 		return nil, err
 	}
 	if sums.answers == 0 {
 		return nil, fmt.Errorf("%g requests a second: fewer than %d answers end within %d events; simulate it", rate, n/64, mostEvents)
 	}
-	st := sums.steady(&t.server, rate/f.peers, peers)
-	st.Running, st.Waiting = st.Running*f.peers, st.Waiting*f.peers
-	return st, nil
+	return sums.steady(rate, f.idle()), nil
 }
 
 // fewSimulated is how many requests of an open loop are simulated whose answers have one length and whose API server has little to do.
@@ -153,7 +123,6 @@ const (
 	waves        = 18
 	manyWaves    = 72
 	fewAnswers   = 1000
-	manyAnswers  = 6000
 	someEvents   = 1 << 16
 	turning      = 4 // replicas that take turns, at most: a client has most of its requests at others than the one that answered it last
 	leastClients = 8 // of so many replicas, at least, for they are a whole number
@@ -200,12 +169,10 @@ func (c *Crowd) Wait(f *Figures) {
 func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	f, part := t.flow, t.Crowd(clients, replicas)
 	few := float64(part.Clients)
-	each := waves * min(few, float64(f.most*part.Replicas)/f.peers) // They are waves of the sequences that run at once.
-	length := span{part: few, least: each, most: each, skip: 1.0 / 3,
-		alike: t.prompt.Kind == "fixed" && t.gen.Kind == "fixed" && !t.server.gainsVary()}
-	if !length.alike {
-		length.least, length.most, length.events = max(length.least, fewAnswers), max(length.most, manyAnswers), someEvents
-		length.spread = manyWaves * few
+	wave := min(few, float64(f.most*part.Replicas)/f.peers) // sequences that run at once
+	length := span{part: few, answers: waves * wave, skip: 2.0 / 3}
+	if t.prompt.Kind != "fixed" || t.gen.Kind != "fixed" || t.server.gainsVary() {
+		length = span{part: few, answers: max(waves*wave, fewAnswers), events: someEvents, spread: manyWaves * few, skip: 1.0 / 3}
 	}
 	alone := [2]int{part.Replicas, part.Clients}
 	sums, known := t.crowds[alone]
@@ -219,12 +186,9 @@ func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	if sums.answers == 0 { // it would take too long
 		return f.looped(int(math.Ceil(few / float64(part.Replicas) * f.peers))), t.ctx.Err()
 	}
-	longer := part.Beyond * sums.e2e / few
-	sums.e2e, sums.ttft = sums.e2e+longer, sums.ttft+longer
-	rate := float64(clients) / float64(replicas) * sums.answers / sums.e2e
-	st := sums.steady(&t.server, rate, part.Replicas)
-	st.Rate, st.Running, st.Waiting = rate*f.peers, st.Running*f.peers, st.Waiting*f.peers
-	return st, nil
+	all, longer := *sums, part.Beyond*sums.e2e/few
+	all.e2e, all.ttft = all.e2e+longer, all.ttft+longer
+	return all.steady(float64(clients)/f.units(replicas)*all.answers/all.e2e, f.idle()), nil
 }
 
 // requests draws the requests of clients without end: of each block of them the lengths are equally likely parts of their distributions, in
@@ -236,8 +200,8 @@ func (t *Steadies) requests(clients int) Source {
 	return newClients(clients, func(at unit.Seconds) (Request, bool) {
 		i := sent % block
 		if sent++; i == 0 {
-			prompts, answers = random.Perm(block), random.Perm(block)
+			prompts, answers = t.prompt.stratified(block, random), t.gen.stratified(block, random)
 		}
-		return Request{At: at, Prompt: t.prompt.part(prompts[i], block), Gen: t.gen.part(answers[i], block)}, true
+		return Request{At: at, Prompt: prompts[i], Gen: answers[i]}, true
 	})
 }
