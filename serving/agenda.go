@@ -30,11 +30,9 @@ func (a *agenda[T]) next() event[T] {
 	all[0], all[last] = all[last], first
 	*a = all[:last]
 	for i, down := 0, 1; down < last; i, down = down, 2*down+1 {
-		right := 0
-		if down+1 < last && all[down+1].at < all[down].at { // without a branch, which would be guessed wrongly half of the times
-			right = 1
+		if right := down + 1; right < last && all[right].at < all[down].at {
+			down = right
 		}
-		down += right
 		if !(all[down].at < all[i].at) {
 			break
 		}

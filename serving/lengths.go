@@ -196,11 +196,10 @@ func (l *Lengths) at(share float64) int { return max(int(math.Round(l.Quantile(s
 
 // stratified draws n lengths, each in the middle of one of n equally likely parts of the distribution, in any order.
 func (l *Lengths) stratified(n int, random *rand.Rand) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = l.at((float64(i) + 0.5) / float64(n))
+	all := random.Perm(n)
+	for i, part := range all {
+		all[i] = l.at((float64(part) + 0.5) / float64(n))
 	}
-	random.Shuffle(n, func(i, k int) { all[i], all[k] = all[k], all[i] })
 	return all
 }
 

@@ -18,8 +18,8 @@ type Capacity struct {
 // preemption is what bounds the rate of a server whose sequences outgrow the KV cache.
 const preemption = "preemption"
 
-// Generations of the sequences that run at once over which a full server is followed, and the fewest jobs.
-const fewGenerations, manyGenerations, fewestFull = 8, 24, 2000
+// fewestFull is the fewest jobs that a full server is followed with.
+const fewestFull = 2000
 
 // capacity is the largest stable rate: that at which a queue answers requests of which some always wait. A scheduler that admits a sequence
 // with room for less than its whole answer fills the KV cache then: sequences outgrow it, and the youngest are preempted and computed
@@ -29,9 +29,9 @@ func (f *flow) capacity() Capacity {
 	if f.largest.Rate > 0 {
 		return f.largest
 	}
-	w, rate := f.full(fewGenerations, fewestFull)
+	w, rate := f.full(8, 4)
 	if w.sums.preempted > 0 { // groups of sequences that began together form slowly
-		w, rate = f.full(manyGenerations, fewestFull)
+		w, rate = f.full(24, 12)
 	}
 	c := Capacity{Running: f.most / int(f.peers), Rate: rate, Bound: f.bound(w)}
 	if most := f.peers / f.front.load(1, f.gen/2); most < c.Rate { // tokens that wait are sent together
@@ -43,10 +43,10 @@ func (f *flow) capacity() Capacity {
 	return c
 }
 
-// full is the path of some generations of sequences for which requests always wait, of which the second half counts, and the rate at which
-// they are answered.
-func (f *flow) full(generations, fewest int) (w *path, rate float64) {
-	n, steps := min(max(generations*f.most, fewest), mostJobs), 0.0
+// full is the path of some generations of the sequences that run at once, for which requests always wait and of which the first ones do not
+// count, and the rate at which they are answered.
+func (f *flow) full(generations, before int) (w *path, rate float64) {
+	n, steps := min(max(generations*f.most, fewestFull), mostJobs), 0.0
 	all, ages := f.drawJobs(n), rand.New(rand.NewPCG(2, 2))
 	for i := range all {
 		v := &all[i]
@@ -56,7 +56,7 @@ func (f *flow) full(generations, fewest int) (w *path, rate float64) {
 		}
 	}
 	w = f.newPath(all)
-	w.follow(n / 2)
+	w.follow(n * before / generations)
 	y := w.tally()
 	if rate = y.answers; steps > 0 {
 		rate = w.sums.gained / steps

@@ -67,8 +67,14 @@ func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
 	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1,
 		uncached: newUncached(s, prompt.Quantiles())}
 	t.contexts.reset(len(windows))
+	whole := 0.0 // 1 but for rounding, which has to be left out: one sequence more than n, however small, hits further experts
 	for context, share := range aged(prompt, gen, 8) {
+		whole += share
 		t.contexts.add(windows, share, context)
+	}
+	for i := range t.contexts.byWin {
+		t.contexts.byWin[i].Batch /= whole
+		t.contexts.byWin[i].Past /= whole
 	}
 	return t
 }

@@ -213,13 +213,20 @@ func (w *path) answered(yield func(*Record) bool) {
 	}
 }
 
-// tally is the sums over the jobs that count, and over the steps beside them.
+// tally is the sums over the jobs that count, and over the steps beside them. The mean TTFT is also of those that are not yet answered.
 func (w *path) tally() *tally {
-	sums := &w.sums
+	sums, firsts, ttft := &w.sums, 0.0, 0.0
 	y := &tally{time: w.now - sums.begin, energy: sums.energy, busy: sums.busy, blocks: sums.blocks / w.blocks}
 	for q := range w.answered {
 		y.answered(q)
 	}
+	for i := range w.jobs {
+		if v := &w.jobs[i]; v.first > sums.begin {
+			firsts, ttft = firsts+1, ttft+v.first-v.at
+		}
+	}
+	ttft *= y.answers / max(firsts, 1)
+	y.e2e, y.ttft = y.e2e-y.ttft+ttft, ttft
 	return y
 }
 
