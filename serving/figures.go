@@ -122,20 +122,25 @@ func (t *batchMeans) of(index int) *Figures {
 		return &t.none
 	}
 	for (index-t.warmup)/t.size >= maxParts {
-		half := t.parts[:0]
-		for pair := range slices.Chunk(t.parts, 2) {
-			if len(pair) == 2 {
-				pair[0].merge(pair[1])
-			}
-			half = append(half, pair[0])
-		}
-		t.parts, t.size = half, 2*t.size
+		t.parts, t.size = halved(t.parts, (*Figures).merge), 2*t.size
 	}
 	i := (index - t.warmup) / t.size
 	for len(t.parts) <= i {
 		t.parts = append(t.parts, &Figures{})
 	}
 	return t.parts[i]
+}
+
+// halved adds each second one of some sums to the one before it.
+func halved[T any](all []*T, add func(to, from *T)) []*T {
+	half := all[:0]
+	for pair := range slices.Chunk(all, 2) {
+		if len(pair) == 2 {
+			add(pair[0], pair[1])
+		}
+		half = append(half, pair[0])
+	}
+	return half
 }
 
 // arrive enters the arrival of a request.

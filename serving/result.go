@@ -225,7 +225,7 @@ func (s *Server) idle() unit.Watts {
 // the time goes beyond the last.
 type timeline struct {
 	width float64
-	sums  []sample
+	sums  []*sample
 }
 
 type sample struct{ waiting, running, cache, tokens float64 }
@@ -244,21 +244,13 @@ func (t *timeline) add(begin, end unit.Seconds, s sample) {
 		t.width = 1e-3
 	}
 	for float64(end) >= t.width*maxBins {
-		half := t.sums[:0]
-		for i := 0; i < len(t.sums); i += 2 {
-			sum := t.sums[i]
-			if i+1 < len(t.sums) {
-				sum.add(t.sums[i+1], 1)
-			}
-			half = append(half, sum)
-		}
-		t.sums, t.width = half, 2*t.width
+		t.sums, t.width = halved(t.sums, func(to, from *sample) { to.add(*from, 1) }), 2*t.width
 	}
 	for at := float64(begin); at < float64(end); {
 		bin := int(at / t.width)
 		stop := min(float64(end), float64(bin+1)*t.width)
 		for len(t.sums) <= bin {
-			t.sums = append(t.sums, sample{})
+			t.sums = append(t.sums, &sample{})
 		}
 		if stop <= at { // rounding
 			break

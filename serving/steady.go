@@ -2,7 +2,7 @@ package serving
 
 import "llmprof/unit"
 
-// A Steady is the steady state of a server under a load: means over its requests and over time.
+// A Steady is the steady state of a server under a load, as a row of a table: means over its requests and over time.
 type Steady struct {
 	Running     float64      // sequences that decode, of all replicas
 	Waiting     float64      // requests without their first token

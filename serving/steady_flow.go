@@ -117,8 +117,8 @@ func (m *memory) of(context float64) float64 {
 	return min(float64(m.room.of(int(math.Ceil(context)))), float64(m.room.blocks))
 }
 
-// aged are the contexts of sequences that decode, each at some ages, with the share of the time that they have: answers are met in proportion
-// to their length.
+// aged are the contexts of sequences that decode, each at some ages, with the share of the time that they have: answers are met in
+// proportion to their length.
 func aged(prompt, gen Lengths, ages int) iter.Seq2[float64, float64] {
 	return func(yield func(context, share float64) bool) {
 		prompts, answers := prompt.Quantiles(), gen.Quantiles()
