@@ -28,8 +28,21 @@ func (s *Simulated) Of(t *Target) (is unit.Seconds, spread float64) {
 	return s.Mean[t.Of], s.Spread[t.Of][len(serving.Percentiles)]
 }
 
-// Rounded is a figure, rounded to three digits, or to the 1, 2 or 5 of a digit that another seed moves it by less than.
-func (s *Simulated) Rounded(t *Target) float64 {
+// Rounded is a figure, rounded to three digits, or to the 1, 2 or 5 of a digit that another seed moves it by less than; a percentile is no
+// less than a lower one.
+func (s *Simulated) Rounded(t *Target) (most float64) {
+	if t.At == 0 {
+		return s.rounded(t)
+	}
+	for _, at := range serving.Percentiles {
+		if at <= t.At {
+			most = max(most, s.rounded(&Target{Of: t.Of, At: at}))
+		}
+	}
+	return most
+}
+
+func (s *Simulated) rounded(t *Target) float64 {
 	is, spread := s.Of(t)
 	by := max(float64(is)*spread, 1e-12)
 	step := math.Pow(10, math.Floor(math.Log10(by)))

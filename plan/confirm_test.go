@@ -6,6 +6,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/serving"
+	"llmprof/unit"
 )
 
 // The percentiles of a row are those of a server that runs, and not of one that fills: requests that take long are many at once.
@@ -102,6 +103,24 @@ func TestTailsOfPaths(t *testing.T) {
 			if off := math.Abs(float64(is/want - 1)); off > x.within+spread {
 				t.Errorf("%s on %s: %v is %v by the path, %v ± %.0f %% by simulation", x.model, x.gpu, &at, is, want, 100*spread)
 			}
+		}
+	}
+}
+
+// A percentile is rounded to what another seed moves it by less than, and to no less than a lower one.
+func TestRounded(t *testing.T) {
+	s := &Simulated{}
+	for i, x := range []struct{ is, spread float64 }{{0.02112, 0.001}, {0.0229, 0.001}, {0.0256, 0.02}, {0.0274, 0.1}} {
+		s.At[TPOT][i], s.Spread[TPOT][i] = unit.Seconds(x.is), x.spread
+	}
+	s.At[TTFT][3], s.Spread[TTFT][3] = 0.816, 0.083
+	for _, x := range []struct {
+		of   Figure
+		at   float64
+		want float64
+	}{{TPOT, 0.5, 0.0211}, {TPOT, 0.95, 0.026}, {TPOT, 0.99, 0.026}, {TTFT, 0.99, 0.8}} {
+		if got := s.Rounded(&Target{Of: x.of, At: x.at}); math.Abs(got-x.want) > 1e-9 {
+			t.Errorf("%v p%g is rounded to %g, want %g", x.of, 100*x.at, got, x.want)
 		}
 	}
 }
