@@ -258,3 +258,30 @@ func TestSlowerIsLessPeak(t *testing.T) {
 		}
 	})
 }
+
+// A message that takes two exchanges takes no less than the largest that takes one, and as long as that where two would be faster.
+func TestTwoExchangesTakeNoLessThanOne(t *testing.T) {
+	m := NewMachine(peaks(), constants(rand.New(rand.NewPCG(3, 3))))
+	m.Set(OneShotShare, 0.5)
+	m.Set(OneShotSlicedShare, 1)
+	m.Set(OneShotSecond, 1e-12)
+	const largest, ranks = unit.Bytes(1 << 20), 4.0
+	time := func(message unit.Bytes) unit.Seconds {
+		k := Kernel{Class: OneShotAllReduce, Launches: 1, Count: 1, Shape: Shape{Ranks: ranks}}
+		k.Work.Wire = message.Times(2 * (ranks - 1) / ranks)
+		k.Exchange(func(int) unit.Bytes { return largest })
+		return m.Cost(&k).Time
+	}
+	if one, two := time(largest), time(largest.Times(1.01)); one != two {
+		t.Errorf("one exchange of the largest message takes %v, two of a slightly larger one %v", one, two)
+	}
+}
+
+// Lower clocks lengthen the steps of a block that wait for each other as they lengthen arithmetic.
+func TestChainsFollowTheClock(t *testing.T) {
+	var c Cost
+	c.Times[Chain] = 1
+	if got := c.Clocked(2); got != 2 {
+		t.Errorf("a chain of 1 s takes %v at half of the clock", got)
+	}
+}
