@@ -81,7 +81,8 @@ func (s *search) estimate(ctx context.Context) {
 
 // widen estimates deployments whose replicas have more and more GPUs, until those of one unit cost more than may be better than a score.
 // The closed form says no less of a deployment than what its least unit costs, so that those left out are none that loaded would try. Where
-// one row of a card is shown, splits are estimated in the format that was the likeliest so far, and the likeliest splits in all formats.
+// one row of a card is shown and no load is given, splits are estimated in the format that was the likeliest so far, and the likeliest
+// splits in all formats.
 func (s *search) widen(ctx context.Context, score func() float64) {
 	for len(s.splits) > 0 && !s.tooWide(score()) && ctx.Err() == nil {
 		for _, b := range s.likeliest() {
@@ -109,7 +110,7 @@ func (s *search) before(a, b *candidate) int {
 // likeliest are the formats in which the next split is estimated: all, until a deployment qualifies by the closed form.
 func (s *search) likeliest() (all []*base) {
 	var best *candidate
-	if len(s.open) > 0 && s.q.PerGPU == 1 {
+	if len(s.open) > 0 && s.q.PerGPU == 1 && !s.continuous() {
 		best = slices.MinFunc(s.open, s.before)
 	}
 	for i := range s.bases {
@@ -123,7 +124,7 @@ func (s *search) likeliest() (all []*base) {
 // leading are the splits that are estimated in all formats.
 func (s *search) leading() (all []Split) {
 	for _, c := range s.open {
-		if len(all) < leadingSplits && s.q.PerGPU == 1 && !slices.Contains(all, c.Split) {
+		if len(all) < leadingSplits && s.q.PerGPU == 1 && !s.continuous() && !slices.Contains(all, c.Split) {
 			all = append(all, c.Split)
 		}
 	}
