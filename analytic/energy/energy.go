@@ -13,9 +13,11 @@
 //	chip    while it does in kernels that draw more for it than the GEMMs of a library,
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
-//	gemm    while a GEMM of a library runs and moves less than it could: on Blackwell its multiprocessors draw
-//	        power then, and while a GEMM in 16 bits starts and ends; a GEMM in fewer bits has kernels ahead of it,
-//	        between which they do not,
+//	unpack  while its multiprocessors unpack weights,
+//	gemm    while a GEMM of a library waits for bytes, and in 16 bits while it starts and ends.
+//
+// The last is known of Blackwell alone. A GEMM in fewer bits has kernels ahead of it that quantize its inputs,
+// and draws what other kernels do while it starts.
 //
 // Skinny GEMMs and decode attention may keep the multiprocessors busier for
 // the bytes that they read than a library's GEMMs do: that power is the
@@ -203,7 +205,7 @@ func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
 	b.Network, b.Fixed = c.Times[roofline.Network], c.Times[roofline.Fixed]
 	moves := p.Moves(c)
 	if active := p.constants[roofline.PowerGEMM]; active > 0 && c.Class == roofline.GEMM {
-		waits := max(c.Times[roofline.Memory]-moves, 0)
+		waits := max(c.Times[roofline.Memory]-moves, 0) // the rate of this GEMM is lower than that of most
 		if c.Scheme == roofline.Unquantized {
 			waits, b.Fixed = waits+b.Fixed, 0
 		}
