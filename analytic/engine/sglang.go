@@ -197,11 +197,17 @@ func sglangStartsEarly(e *Engine, _ version) {
 }
 
 // sglangCompressed makes SGLang one whose prompts in CUDA graphs, of as many tokens as a step has, keep one path of latent attention: that
-// over compressed keys and values.
+// over compressed keys and values. Its newer Triton kernels have wider tiles.
 func sglangCompressed(e *Engine, _ version) {
 	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.22")
 	e.prompts.most, e.captures = sglangGraphs, sglangAttention
 	sglangAttention(e)
+	tile := e.tile
+	e.tile = func(g *hardware.GPU, k *roofline.Kernel) {
+		if tile(g, k); k.Tile.Rereads {
+			k.Tile.Rows = raggedTwice(k)
+		}
+	}
 }
 
 // sglangAttention makes the kernels of attention those of the CUDA graphs that an engine has.

@@ -69,6 +69,15 @@ func doubled(least, n, most float64) float64 {
 // (opt_flags.py of triton_kernels).
 func ragged(k *roofline.Kernel) float64 { return doubled(16, math.Floor(pairsOfAll(k)), 128) }
 
+// raggedTwice is ragged in newer releases of the kernels: up to 64 pairs of an expert twice as many rows, to load weights once, and 64 at
+// most (opt_flags.py of triton_kernels as SGLang 0.5.23 has it).
+func raggedTwice(k *roofline.Kernel) float64 {
+	if pairs := math.Floor(pairsOfAll(k)); pairs <= 64 {
+		return doubled(16, 2*pairs, 64)
+	}
+	return ragged(k)
+}
+
 // generatedRows is the power of two from 8 to most above the pairs of an expert: the middle one of the tiles that TensorRT-LLM's generated
 // kernels may take (computeSelectedTileN of blockScaleMoe/runner.h). A rank of EP counts the pairs of all ranks among its own experts, so
 // that most rows of its tiles are empty.
