@@ -56,6 +56,7 @@ type span struct {
 	spread        float64 // answers where sequences are preempted, which spreads clients over time, slowly; 0 for no more than others
 	events        int
 	skip          float64
+	alike         bool // Requests are equal, so that parts may repeat, and two of them are enough then.
 }
 
 // enough reports whether so many answers and events of a cluster are enough.
@@ -76,12 +77,27 @@ func (t *Steadies) simulated(replicas int, source Source, s span) (*tally, error
 			return nil, t.ctx.Err()
 		}
 		if sum.answers >= float64(len(parts))*s.part {
-			parts = append(parts, sum.at(c))
+			if parts = append(parts, sum.at(c)); s.alike && repeated(parts) {
+				parts, s.skip = parts[len(parts)-3:], 0
+				break
+			}
 		}
 	}
 	*t.events -= events
 	last := len(parts) - 1
 	return parts[last].since(&parts[int(s.skip*float64(last+1))]), nil
+}
+
+// repeated reports whether the last part is like the last but one before it, so that all later ones are like these two: waves of equal
+// requests soon repeat, each or in turns.
+func repeated(parts []tally) bool {
+	n := len(parts)
+	if n < 5 {
+		return false
+	}
+	last, before := parts[n-1].since(&parts[n-2]), parts[n-3].since(&parts[n-4])
+	same := func(a, b float64) bool { return math.Abs(a/last.answers-b/before.answers) <= 1e-3*a/last.answers }
+	return same(last.time, before.time) && same(last.ttft, before.ttft) && same(last.e2e, before.e2e)
 }
 
 // steady is the means over answers, of which so many come a second, of a queue that draws so much power while no step runs.
@@ -170,7 +186,7 @@ func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	f, part := t.flow, t.Crowd(clients, replicas)
 	few := float64(part.Clients)
 	wave := min(few, float64(f.most*part.Replicas)/f.peers) // sequences that run at once
-	length := span{part: few, answers: waves * wave, skip: 2.0 / 3}
+	length := span{part: few, answers: waves * wave, skip: 2.0 / 3, alike: true}
 	if t.prompt.Kind != "fixed" || t.gen.Kind != "fixed" || t.server.gainsVary() {
 		length = span{part: few, answers: max(waves*wave, fewAnswers), events: someEvents, spread: manyWaves * few, skip: 1.0 / 3}
 	}
