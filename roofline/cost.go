@@ -43,7 +43,7 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 		case x.Resource == Memory && !x.Waste:
 			traffic += x.Ideal * m.repeats[x.By] * m.repeats[x.And]
 		case x.Waste:
-			useful += min(x.Data*m.stretch[x.By], time)
+			useful += unit.Smaller(x.Data*m.stretch[x.By], time)
 		case x.Resource == Matrix:
 			useful += time
 		}
@@ -93,7 +93,7 @@ func (c *Cost) Slower(x float64) unit.Seconds {
 	if c.exposed != 0 || t[Chain] != 0 {
 		return t.overlapped(c.exposed)
 	}
-	return c.Time + max(t.Compute()-max(c.both(0), t[Network]), 0)
+	return c.Time + unit.Larger(t.Compute()-unit.Larger(c.both(0), t[Network]), 0)
 }
 
 // Slopes are the derivatives of the time of kernels: by the logarithm of the factor that each constant stretches its terms by, and by the
@@ -145,7 +145,7 @@ func (m *Machine) AddSlopes(s *Slopes, c *Cost) {
 
 // exposedSlope is the derivative of the time by the logarithm of exposed.
 func (t *Times) exposedSlope(exposed float64) unit.Seconds {
-	both, lesser := t.both(exposed), min(t.Compute(), t[Memory])
+	both, lesser := t.both(exposed), unit.Smaller(t.Compute(), t[Memory])
 	if both == 0 || t[Network] > both {
 		return 0
 	}

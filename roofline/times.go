@@ -13,7 +13,7 @@ import (
 type Times [NumResources]unit.Seconds
 
 // Compute is the time of the arithmetic: matrix and vector units work side by side.
-func (t *Times) Compute() unit.Seconds { return max(t[Matrix], t[Vector]) }
+func (t *Times) Compute() unit.Seconds { return unit.Larger(t[Matrix], t[Vector]) }
 
 // both is what arithmetic and memory traffic take together: √(greater² + exposed × lesser² + chain²). They
 // hide each other wholly where exposed is 0. It is 1 where a block has few stages of weights in
@@ -22,15 +22,15 @@ func (t *Times) Compute() unit.Seconds { return max(t[Matrix], t[Vector]) }
 func (t *Times) both(exposed float64) unit.Seconds {
 	compute, memory, chain := float64(t.Compute()), float64(t[Memory]), float64(t[Chain])
 	if exposed == 0 && chain == 0 {
-		return unit.Seconds(max(compute, memory))
+		return unit.Seconds(unit.Larger(compute, memory))
 	}
-	greater, lesser := max(compute, memory), min(compute, memory)
+	greater, lesser := unit.Larger(compute, memory), unit.Smaller(compute, memory)
 	return unit.Seconds(math.Sqrt(greater*greater + exposed*lesser*lesser + chain*chain))
 }
 
 // overlapped is the time of a kernel whose arithmetic and memory traffic hide each other but for exposed.
 func (t *Times) overlapped(exposed float64) unit.Seconds {
-	return t[Fixed] + t[Serial] + max(t.both(exposed), t[Network])
+	return t[Fixed] + t[Serial] + unit.Larger(t.both(exposed), t[Network])
 }
 
 // share is the part of the kernel's time that resource r accounts for: its

@@ -304,7 +304,7 @@ func (w *path) empty() bool { return w.tokens == 0 && !w.decodes }
 // sequence was preempted.
 func (w *path) continues(decode bool) (preempted bool) {
 	if w.rest > 0 && w.tokens == 0 {
-		w.tokens = min(w.rest, w.takes)
+		w.tokens = unit.Smaller(w.rest, w.takes)
 		if w.rest -= w.tokens; w.rest == 0 {
 			w.prompts = append(w.prompts, w.cut)
 		}
@@ -503,11 +503,11 @@ func (w *path) run(c *Cost) {
 	if w.ahead {
 		launch += float64(c.Before)
 	}
-	ahead := min(w.now-launch, float64(c.Waits)) // min and max take longer in a browser
+	ahead := unit.Smaller(w.now-launch, float64(c.Waits)) // min and max take longer in a browser
 	end := w.now + float64(c.Time) - ahead
-	launched := min(launch+float64(c.Launch), end)
+	launched := unit.Smaller(launch+float64(c.Launch), end)
 	if w.ahead && w.busy() == 1 { // hosts keep the tokens of the step before while they launch prompts, which others than that step's have
-		out = max(launched, out)
+		out = unit.Larger(launched, out)
 	}
 	w.sums.blocks += w.held * (end - w.now)
 	w.emit(out)
@@ -516,7 +516,7 @@ func (w *path) run(c *Cost) {
 	w.sums.energy += float64(c.Energy) - w.power*ahead
 	w.formed = end
 	if w.ahead = w.server.Scheduler.Async; w.ahead {
-		w.formed = max(w.now, launched)
+		w.formed = unit.Larger(w.now, launched)
 	}
 	w.now = end
 	w.settled = w.rested == 0 && math.Abs(w.now-w.formed-lag) < 1e-9*w.took

@@ -76,3 +76,21 @@ func (j Joules) Times(n float64) Joules   { return Joules(float64(j) * n) }
 
 func (r FLOPsPerSec) Times(n float64) FLOPsPerSec { return FLOPsPerSec(float64(r) * n) }
 func (r BytesPerSec) Times(n float64) BytesPerSec { return BytesPerSec(float64(r) * n) }
+
+// Larger is the larger of two numbers. On processors without an instruction for it, and in WebAssembly, the built-in max is a
+// call, which takes longer than the rest of a short function; a comparison is inlined. Of numbers that are not comparable
+// it is the first.
+func Larger[T ~float64](a, b T) T {
+	if b > a {
+		return b
+	}
+	return a
+}
+
+// Smaller is the smaller of two numbers, as Larger is the larger.
+func Smaller[T ~float64](a, b T) T {
+	if b < a {
+		return b
+	}
+	return a
+}

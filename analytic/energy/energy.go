@@ -137,7 +137,7 @@ const Window unit.Seconds = 0.1
 
 // Split divides what a GPU draws while bytes move between its memory, which draws so much at most, and its multiprocessors.
 func Split(share, memory float64) (bytes, chip float64) {
-	return min(share, memory), max(share-memory, 0)
+	return unit.Smaller(share, memory), unit.Larger(share-memory, 0)
 }
 
 // Moves is how long a kernel moves bytes, as far as it draws power for that. A byte of a library's GEMM takes the same energy at every rate
@@ -200,12 +200,12 @@ func (l *Load) Add(m *Load, n float64) {
 // memory traffic all the time.
 func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
 	if !roofline.LawOf(c.Class).Steady {
-		b.Compute = max(c.Useful, c.Times[roofline.Vector])
+		b.Compute = unit.Larger(c.Useful, c.Times[roofline.Vector])
 	}
 	b.Network, b.Fixed = c.Times[roofline.Network], c.Times[roofline.Fixed]
 	moves := p.Moves(c)
 	if active := p.constants[roofline.PowerGEMM]; active > 0 && c.Class == roofline.GEMM {
-		waits := max(c.Times[roofline.Memory]-moves, 0) // the rate of this GEMM is lower than that of most
+		waits := unit.Larger(c.Times[roofline.Memory]-moves, 0) // the rate of this GEMM is lower than that of most
 		if c.Scheme == roofline.Unquantized {
 			waits, b.Fixed = waits+b.Fixed, 0
 		}

@@ -170,9 +170,7 @@ func (p *tab) wait(t *testing.T, expression string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(p, time.Minute)
 	defer cancel()
-	every, most := chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute) // by default 30 s
-	poll := chromedp.Poll(expression, nil, every, most)
-	if err := chromedp.Run(ctx, poll); err != nil {
+	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
 		var text string
 		p.eval(t, `document.getElementById("verdict")?.innerText ?? document.body.innerText`, &text)
 		t.Fatalf("waiting for %s: %v; the page says %.300s; note %q; complaints %v", expression, err, text, p.text(t, "header .note"),
