@@ -194,11 +194,14 @@ func (l *Lengths) Longest() int {
 // at is the length that a share of all are below.
 func (l *Lengths) at(share float64) int { return max(int(math.Round(l.Quantile(share))), 1) }
 
-// stratified draws n lengths, each in the middle of one of n equally likely parts of the distribution, in any order.
+// part is the length that a share of one of n equally likely parts of the distribution is below, the i-th one.
+func (l *Lengths) part(i, n int, share float64) int { return l.at((float64(i) + share) / float64(n)) }
+
+// stratified draws n lengths, each in the middle of one of n parts, in any order.
 func (l *Lengths) stratified(n int, random *rand.Rand) []int {
 	all := random.Perm(n)
 	for i, part := range all {
-		all[i] = l.at((float64(part) + 0.5) / float64(n))
+		all[i] = l.part(part, n, 0.5)
 	}
 	return all
 }

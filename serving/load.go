@@ -155,7 +155,7 @@ func (d *drawn) length(l *Lengths, parts []int) int {
 	if parts == nil {
 		return l.draw(d.random)
 	}
-	return min(l.at((float64(parts[d.sent-1])+d.random.Float64())/float64(len(parts))), maxLength)
+	return min(l.part(parts[d.sent-1], len(parts), d.random.Float64()), maxLength)
 }
 
 // gap draws the time to the next arrival.
