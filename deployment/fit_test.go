@@ -5,39 +5,12 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/hardware"
 	"llmprof/internal/testkit/casetest"
-	"llmprof/models"
 )
-
-// hostCase is a case of llama.cpp on a GPU in a host.
-func hostCase(t *testing.T, model, weights, gpu, host string, w analytic.Workload) *analytic.Case {
-	t.Helper()
-	m := casetest.Model(t, model)
-	m, err := models.Quantize(m, weights)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := hardware.HostOf(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := casetest.GPU(t, gpu).On(&h)
-	e, err := engine.Parse("llama.cpp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := analytic.Calibrated(g, e, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := models.StoredScheme(m)
-	return &analytic.Case{Model: m, Machine: machine, Scheme: s.For(g), Workload: w, Parallel: analytic.Parallelism{GPUsPerNode: 1}}
-}
 
 // TestFit holds the placement that is found to the memory of both sides, and to others.
 func TestFit(t *testing.T) {
-	c := hostCase(t, "gpt-oss-120b", "mxfp4_moe", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 2048, GenLen: 128})
+	c := casetest.AtHome(t, "gpt-oss-120b", "mxfp4_moe", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 2048, GenLen: 128})
 	best, err := bestPlacement(c, false)
 	if err != nil || best == nil {
 		t.Fatal(best, err)
@@ -65,7 +38,7 @@ func TestFit(t *testing.T) {
 				best.Experts)
 		}
 	}
-	c = hostCase(t, "llama3.1-70b", "q4_k_m", "rtx-4090", "ddr5-6000x2", c.Workload)
+	c = casetest.AtHome(t, "llama3.1-70b", "q4_k_m", "rtx-4090", "ddr5-6000x2", c.Workload)
 	if best, err = bestPlacement(c, false); err != nil || best == nil || best.Layers == nil || *best.Layers < 30 || *best.Layers > 50 {
 		t.Errorf("a dense model of 42 GB: %+v, %v", best, err)
 	}

@@ -232,7 +232,7 @@ var (
 	PowerNetwork = define("power.network", Power, optional, "power while links are busy")
 	PowerFixed   = define("power.fixed", Power, optional, "power while a kernel starts and ends")
 	PowerGEMM    = define("power.gemm", Power, optional|unfiled,
-		"power of the multiprocessors while a GEMM of a library runs, whatever it moves")
+		"power of the multiprocessors while a GEMM waits for bytes, and in 16 bits while it starts and ends")
 	PowerIdle = define("power.idle", Power, unfiled, "power of an idle GPU whose idle power no source gives, as a share of the limit")
 
 	HostStep  = define("host.step", Time, engine, "host time of every step that the GPU does not hide")

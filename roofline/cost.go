@@ -34,7 +34,7 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	c.terms.n, c.terms.exposed = 0, None
 	m.terms(&c.terms, k)
 	longest, traffic, useful := 0.0, 0.0, 0.0
-	c.Class, c.Scheme, c.Unpacks, c.Times, c.Leads = k.Class, k.Scheme, k.Tile.Rereads, Times{}, None
+	c.Class, c.Scheme, c.Unpacks, c.Times, c.Leads = k.Class, k.Scheme, k.Tile.Unpacks, Times{}, None
 	for i := range c.terms.n {
 		x := &c.terms.list[i]
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]

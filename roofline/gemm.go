@@ -57,7 +57,7 @@ var groupedGEMM = Law{
 		t.arithmetic(k, p, c[compute])
 		t.waste(c[compute], None, k.padding()*seconds(k.Work.FLOPs, p.matrix(k.Format)), 0)
 		t.add(Memory, c[memory], seconds(k.Work.Weights+k.Reread, p.Memory))
-		t.cached(c[memory], seconds(k.rereads(), p.Memory))
+		t.put(Term{Resource: Memory, Waste: true, By: c[memory], Ideal: seconds(k.unpackedAgain(), p.Memory)})
 		t.add(Fixed, c[fixed], k.Launches)
 		t.add(Serial, c[permute], seconds(k.Permuted, p.Memory))
 		t.add(Fixed, c[expert], k.Launches*max(k.Shape.Hit, k.Shape.Tiles))

@@ -100,7 +100,7 @@ type Kernel struct {
 type Tile struct {
 	Rows, Columns float64 // 0 where a library chooses
 	Blocks        float64 // thread blocks of the cluster, each on an SM
-	Rereads       bool    // each tile of a grouped GEMM reads and unpacks the weights of its expert for itself
+	Unpacks       bool    // each tile of a grouped GEMM reads and unpacks the weights of its expert for itself
 }
 
 // waste is what the tiles of a GEMM take besides its rows: the rows beyond the last one, and the rows that
@@ -115,9 +115,9 @@ func (t *Tile) waste(s *Shape, sms float64) (empty, idle float64) {
 	return rows - s.M, rows * (waves*sms/blocks - 1)
 }
 
-// rereads is the weights that further tiles of an expert read for themselves, out of the L2 cache.
-func (k *Kernel) rereads() unit.Bytes {
-	if !k.Tile.Rereads || k.Shape.Hit <= 0 {
+// unpackedAgain is the weights that further tiles of an expert read and unpack for themselves.
+func (k *Kernel) unpackedAgain() unit.Bytes {
+	if !k.Tile.Unpacks || k.Shape.Hit <= 0 {
 		return 0
 	}
 	return k.Work.Weights.Times(max(0, k.Shape.Tiles/k.Shape.Hit-1))

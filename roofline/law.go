@@ -27,10 +27,12 @@ const (
 // one constant or by two. The constant None stretches nothing.
 type Term struct {
 	Resource Resource
-	Waste    bool // time that draws no power: of matrix units without data, as rows and tiles of zeros have, and of memory, of cached bytes
-	By, And  Constant
-	Ideal    float64 // seconds at the peak, or how often a constant that is a time counts
-	Data     float64 // seconds at the peak of waste that are products of data after all
+	// Waste is time that draws no power: that of matrix units without data, as rows and tiles of zeros have, and, of the memory, that of
+	// weights that tiles read again. An H200 draws less power where experts have two tiles (experiments/h200-experts).
+	Waste   bool
+	By, And Constant
+	Ideal   float64 // seconds at the peak, or how often a constant that is a time counts
+	Data    float64 // seconds at the peak of waste that are products of data after all
 }
 
 // Terms is a list of terms, of a fixed size so that pricing a kernel allocates nothing.
@@ -42,24 +44,18 @@ type Terms struct {
 
 // add adds a term of ideal seconds, unless these are 0.
 func (t *Terms) add(r Resource, by Constant, ideal float64) {
-	if ideal != 0 {
-		t.list[t.n] = Term{Resource: r, By: by, Ideal: ideal}
-		t.n++
-	}
+	t.put(Term{Resource: r, By: by, Ideal: ideal})
 }
 
 // waste adds a term of matrix units without data, but for so many seconds at the peak.
 func (t *Terms) waste(by, and Constant, ideal, data float64) {
-	if ideal != 0 {
-		t.list[t.n] = Term{Resource: Matrix, Waste: true, By: by, And: and, Ideal: ideal, Data: data}
-		t.n++
-	}
+	t.put(Term{Resource: Matrix, Waste: true, By: by, And: and, Ideal: ideal, Data: data})
 }
 
-// cached adds a term of bytes that tiles read again from the L2 cache as fast as they would from memory.
-func (t *Terms) cached(by Constant, ideal float64) {
-	if ideal != 0 {
-		t.list[t.n] = Term{Resource: Memory, Waste: true, By: by, Ideal: ideal}
+// put adds a term, unless it takes no time.
+func (t *Terms) put(x Term) {
+	if x.Ideal != 0 {
+		t.list[t.n] = x
 		t.n++
 	}
 }

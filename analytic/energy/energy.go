@@ -16,8 +16,8 @@
 //	unpack  while its multiprocessors unpack weights,
 //	gemm    while a GEMM of a library waits for bytes, and in 16 bits while it starts and ends.
 //
-// The last is known of Blackwell alone. A GEMM in fewer bits has kernels ahead of it that quantize its inputs,
-// and draws what other kernels do while it starts.
+// The last two are part of what the balance below calls chip. Power of gemm is known of Blackwell alone. A GEMM
+// in fewer bits has kernels ahead of it that quantize its inputs, and draws what other kernels do while it starts.
 //
 // Skinny GEMMs and decode attention may keep the multiprocessors busier for
 // the bytes that they read than a library's GEMMs do: that power is the

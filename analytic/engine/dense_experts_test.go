@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit/casetest"
 )
 
 // TestPromptsOfMixturesAreLessSure holds that a prompt of a mixture by llama.cpp has a wider interval than one of a dense model, since
@@ -11,7 +12,7 @@ import (
 func TestPromptsOfMixturesAreLessSure(t *testing.T) {
 	width := func(model string) (prompt, token float64) {
 		w := analytic.Workload{Batch: 1, PromptLen: 2048, GenLen: 128}
-		e := predict(t, atHome(t, model, "q4_k_m", "h200", "h200-vm", w))
+		e := predict(t, casetest.AtHome(t, model, "q4_k_m", "h200", "h200-vm", w))
 		return float64(e.TTFT.High / e.TTFT.Low), float64(e.TPOT.High / e.TPOT.Low)
 	}
 	densePrompt, denseToken := width("llama3.1-8b")

@@ -7,36 +7,9 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/analytic/operator"
-	"llmprof/hardware"
 	"llmprof/internal/testkit/casetest"
-	"llmprof/models"
 	"llmprof/unit"
 )
-
-// atHome is a case of llama.cpp on a GPU in a host.
-func atHome(t *testing.T, model, weights, gpu, host string, w analytic.Workload) *analytic.Case {
-	t.Helper()
-	m := casetest.Model(t, model)
-	m, err := models.Quantize(m, weights)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := hardware.HostOf(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := casetest.GPU(t, gpu).On(&h)
-	e, err := engine.Parse("llama.cpp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := analytic.Calibrated(g, e, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := models.StoredScheme(m)
-	return &analytic.Case{Model: m, Machine: machine, Scheme: s.For(g), Workload: w, Parallel: analytic.Parallelism{GPUsPerNode: 1}}
-}
 
 func placed(t *testing.T, c *analytic.Case, p engine.Placement) *engine.Placed {
 	t.Helper()
@@ -57,7 +30,7 @@ func TestExpertsOnHost(t *testing.T) {
 		{4, 32, 1, 512, 16.42}, {12, 32, 1, 512, 32.71}, {16, 32, 1, 512, 38.43}, {12, 1, 4096, 512, 3737}, {12, 1, 4096, 2048, 7279},
 		{12, 1, 4096, 4096, 8355}, {12, 1, 31, 512, 163}, {12, 1, 32, 512, 335}, {12, 1, 128, 512, 885},
 	} {
-		c := atHome(t, "qwen3-30b-a3b", "q4_k_m", "h200", "h200-vm", analytic.Workload{Batch: 1, PromptLen: x.prompt, GenLen: x.gen})
+		c := casetest.AtHome(t, "qwen3-30b-a3b", "q4_k_m", "h200", "h200-vm", analytic.Workload{Batch: 1, PromptLen: x.prompt, GenLen: x.gen})
 		host := c.Machine.GPU.Host
 		host.Threads = x.threads
 		var err error
@@ -83,7 +56,7 @@ func TestExpertsOnHost(t *testing.T) {
 // file and prompts of 32 tokens (experiments/h200-llamacpp-host/placement.txt). The pages are those from the first of the host's tensors to
 // the last, with some of the GPU's between.
 func TestPlacementLog(t *testing.T) {
-	c := atHome(t, "olmoe-1b-7b", "q4_k_m", "h200", "h200-vm", analytic.Workload{Batch: 1, PromptLen: 32, GenLen: 1})
+	c := casetest.AtHome(t, "olmoe-1b-7b", "q4_k_m", "h200", "h200-vm", analytic.Workload{Batch: 1, PromptLen: 32, GenLen: 1})
 	m := placed(t, c, engine.Placement{Experts: 16, Step: 512, Pageable: true}).Estimate.Memory
 	for _, x := range []struct {
 		name    string
@@ -100,7 +73,7 @@ func TestPlacementLog(t *testing.T) {
 
 // TestPlacements works out where weights lie by llama.cpp's options.
 func TestPlacements(t *testing.T) {
-	c := atHome(t, "qwen3-30b-a3b", "q4_k_m", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 16})
+	c := casetest.AtHome(t, "qwen3-30b-a3b", "q4_k_m", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 16})
 	whole := placed(t, c, engine.Placement{}).Estimate
 	layers := func(n int) *int { return &n }
 	for _, x := range []struct {
@@ -135,7 +108,7 @@ func TestPlacements(t *testing.T) {
 
 // TestOffloadedPrompts holds what decides the time of prompts: copies for each pass from 32 tokens on, their rate, and where they are off.
 func TestOffloadedPrompts(t *testing.T) {
-	c := atHome(t, "qwen3-30b-a3b", "q4_k_m", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 4096, GenLen: 1})
+	c := casetest.AtHome(t, "qwen3-30b-a3b", "q4_k_m", "rtx-4090", "ddr5-6000x2", analytic.Workload{Batch: 1, PromptLen: 4096, GenLen: 1})
 	took := func(p engine.Placement) float64 {
 		p.Experts = 48
 		return float64(placed(t, c, p).Estimate.TTFT.Expected)

@@ -53,6 +53,8 @@ var sglang = Engine{
 		{from: version{0, 5, 22}, until: version{1}, what: "Triton's kernels take other times, queries are copied, and latent attention of " +
 			"prompts in CUDA graphs runs over compressed keys", source: "_handle_attention_backend of attention_backend_handler.py of 0.5.23; " +
 			"traces of models of 8 and 12 layers (experiments/h200-sglang)", apply: sglangCompressed},
+		{from: version{0, 5, 22}, until: version{1}, what: "tiles of experts in MXFP4 have twice as many rows on Hopper", source: "opt_flags.py of " +
+			"the wheel of triton_kernels with 0.5.23; traces of 12 layers (experiments/h200-sglang)", apply: sglangWiderTiles},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
 			apply: olderTables("sglang@0.5.6.post2")},
 	}},
@@ -197,14 +199,18 @@ func sglangStartsEarly(e *Engine, _ version) {
 }
 
 // sglangCompressed makes SGLang one whose prompts in CUDA graphs, of as many tokens as a step has, keep one path of latent attention: that
-// over compressed keys and values. Its newer Triton kernels have wider tiles.
+// over compressed keys and values.
 func sglangCompressed(e *Engine, _ version) {
 	e.profile.Operators = over(e.profile.Operators, "sglang@0.5.22")
 	e.prompts.most, e.captures = sglangGraphs, sglangAttention
 	sglangAttention(e)
+}
+
+// sglangWiderTiles makes SGLang one with the newer of OpenAI's Triton kernels.
+func sglangWiderTiles(e *Engine, _ version) {
 	tile := e.tile
 	e.tile = func(g *hardware.GPU, k *roofline.Kernel) {
-		if tile(g, k); k.Tile.Rereads {
+		if tile(g, k); k.Tile.Unpacks {
 			k.Tile.Rows = raggedTwice(k)
 		}
 	}
@@ -391,7 +397,7 @@ func sglangTile(tuned tunedShapes) func(*hardware.GPU, *roofline.Kernel) {
 		if untuned(g, k, sglangTuned, tuned) {
 			k.Scheme = roofline.Untuned
 		}
-		k.Tile.Rows, k.Tile.Rereads = sglangExpertRows(g, k), tritonMXFP4(g, k.Scheme)
+		k.Tile.Rows, k.Tile.Unpacks = sglangExpertRows(g, k), tritonMXFP4(g, k.Scheme)
 		if k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && graphicsMemory(g) {
 			k.Reread = k.Work.Weights.Times(0.43)
 		}

@@ -4,15 +4,17 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
+var experts = []string{"top_k", "experts_gate_up", "experts_activation", "experts_down"}
+
 // TestTracedKernels holds operators of a layer to what traces of models of 8 and 12 layers by SGLang 0.5.23 on an H200 have (layers.py of
 // experiments/h200-sglang): experts with their choice and the sum of their results, attention with the copy of its queries.
 func TestTracedKernels(t *testing.T) {
-	experts := []string{"top_k", "experts_gate_up", "experts_activation", "experts_down"}
 	for _, x := range []struct {
 		name, model, scheme string
 		work                analytic.Workload
@@ -38,18 +40,25 @@ func TestTracedKernels(t *testing.T) {
 	} {
 		c := onEngine(t, x.model, "sglang@0.5.23", x.work)
 		c.Scheme = scheme(t, x.scheme, c.Machine.GPU)
-		r := explain(t, c)
-		lines := r.DecodeOps
-		if x.work.GenLen == 1 {
-			lines = r.PrefillOps
-		}
-		var sum unit.Seconds
-		for _, o := range x.operators {
-			sum += line(t, lines, o).Expected
-		}
-		t.Logf("%s: %v, want %v", x.name, sum.Times(1/x.layers), x.want)
-		near(t, x.name, sum.Times(1/x.layers), x.want, x.off)
+		got := sumOf(t, c, x.operators).Expected.Times(1 / x.layers)
+		t.Logf("%s: %v, want %v", x.name, got, x.want)
+		near(t, x.name, got, x.want, x.off)
 	}
+}
+
+// sumOf is the sum of some operators of a decode step, or of the prompts of a case that generates one token.
+func sumOf(t *testing.T, c *analytic.Case, operators []string) (sum breakdown.Operator) {
+	t.Helper()
+	r := explain(t, c)
+	lines := r.DecodeOps
+	if c.Workload.GenLen == 1 {
+		lines = r.PrefillOps
+	}
+	for _, name := range operators {
+		o := line(t, lines, name)
+		sum.Expected, sum.Energy = sum.Expected+o.Expected, sum.Energy+o.Energy
+	}
+	return sum
 }
 
 // TestCompressedInGraphs holds that latent attention of prompts runs over compressed keys in CUDA graphs alone: without them, and before

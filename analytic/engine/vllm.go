@@ -345,7 +345,7 @@ func vllmTile(g *hardware.GPU, k *roofline.Kernel) {
 	switch {
 	case k.Class == roofline.GroupedGEMM:
 		padExperts(k, flashInferPadding(g, k.Scheme))
-		k.Tile = roofline.Tile{Rows: vllmExpertRows(g, k), Rereads: tritonMXFP4(g, k.Scheme)}
+		k.Tile = roofline.Tile{Rows: vllmExpertRows(g, k), Unpacks: tritonMXFP4(g, k.Scheme)}
 	case k.Class == roofline.GEMM && k.Scheme == roofline.FP8 && hopper(g):
 		k.Tile = vllmFP8Tile(&k.Shape)
 	}

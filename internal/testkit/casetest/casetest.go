@@ -242,3 +242,20 @@ func Near[T ~float64](t testing.TB, what string, got, want T, rel float64) {
 		t.Errorf("%s: got %.10g, want %.10g (off by %.3g)", what, float64(got), float64(want), float64(got)/float64(want)-1)
 	}
 }
+
+// AtHome is a case of llama.cpp on a GPU in a host.
+func AtHome(t testing.TB, model, weights, gpu, host string, w analytic.Workload) *analytic.Case {
+	t.Helper()
+	m := Model(t, model)
+	m, err := models.Quantize(m, weights)
+	testkit.Must(t, err)
+	h, err := hardware.HostOf(host)
+	testkit.Must(t, err)
+	g := GPU(t, gpu).On(&h)
+	e, err := engine.Parse("llama.cpp")
+	testkit.Must(t, err)
+	machine, err := analytic.Calibrated(g, e, nil)
+	testkit.Must(t, err)
+	s := models.StoredScheme(m)
+	return &analytic.Case{Model: m, Machine: machine, Scheme: s.For(g), Workload: w, Parallel: analytic.Parallelism{GPUsPerNode: 1}}
+}
