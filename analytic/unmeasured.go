@@ -54,9 +54,9 @@ var unmeasuredMixer = ends{0.52, 0.9}
 var unmeasuredVendor = ends{0.5, 4}
 
 // A phase draws power that is off by as much as 90 % of the energies of vLLM and of the native engine on H100 and H200 are
-// (docs/validation.md), and by more where neither the generation's nor the format's power was measured end to end. Of eight models by vLLM
-// with 8 and 16 sequences, whose times agree, decoding took 10 % less to 19 % more energy than predicted in bf16 on a B200 and in MXFP4 on
-// a B200 and an H100, and 37 % more of Llama-3.1-405B in FP8 over four B200 (ml-energy/leaderboard, public/data/models).
+// (docs/validation.md), and by more where neither the generation's nor the format's power was measured end to end. ML.ENERGY's leaderboard
+// has vLLM's energies of up to 16 sequences, of which 18 in 16 bits on a B200 are predicted 1 to 19 % short, 8 in MXFP4 on a B200 and on
+// H100s 4 % short to 11 % long, and two of Llama-3.1-405B in FP8 over four B200 27 and 29 % short (experiments/power/leaderboard.py).
 var (
 	measuredPower   = ends{0.08, 0.08}
 	unmeasuredPower = ends{0.2, 0.4}

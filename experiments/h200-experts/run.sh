@@ -23,8 +23,8 @@ names=()
 kv='"kv_cache_memory_bytes": 6442450944'
 case $1 in
 steps) # of models of a few layers, with traces
-  start triton gpt-oss 60 "{$kv}"
-  start marlin gpt-oss 40 "{$kv, \"moe_backend\": \"marlin\"}"
+  start gpt-oss gpt-oss 60 "{$kv}"
+  start gpt-oss-marlin gpt-oss 40 "{$kv, \"moe_backend\": \"marlin\"}"
   start hybrid hybrid 45 "{$kv}"
   start dense dense 30 "{$kv}" ;;
 experts) # power and times of the experts' kernels

@@ -32,6 +32,11 @@ def main():
     fit, *_ = numpy.linalg.lstsq(numpy.c_[moves, 1 - moves], shares, rcond=None)
     off = ((WAITING + (LIMIT - WAITING) * numpy.c_[moves, 1 - moves] @ fit) / short.power - 1).abs()
     print(f"power.memory {fit[0]:.3f}, power.gemm {fit[1]:.3f}: {len(short)} GEMMs in bfloat16, median error {off.median():.1%}, p90 {off.quantile(0.9):.1%}")
+    for k, n in ((5120, 51200), (8192, 5120), (5120, 10240)):
+        rows = gemm[(gemm.gemm_dtype == "bfloat16") & (gemm.m <= 8) & (gemm.k == k) & (gemm.n == n)]
+        print(f"bfloat16, up to 8 rows, {k} inputs, {n} outputs: {rows.power.median():.0f} W, {rows.latency.median() * 1e3:.1f} us, median of {len(rows)}")
+    started = gemm[(gemm.gemm_dtype == "fp8") & (gemm.m <= 16) & (gemm.latency >= 0.01) & (gemm.latency < 0.03)]
+    print(f"fp8, up to 16 rows, 10 to 30 us: {started.power.median():.0f} W, median of {len(started)}, whose bytes take {(started.n * started.k / 8e12 / (started.latency * 1e-3)).median():.0%} of the time at the bandwidth")
     attention = table(folder, "attention", "generation_attention")
     long = attention[(attention.latency >= 0.1) & (attention.latency < 1)]
     for dtype, rows in long.groupby("kv_cache_dtype"):
