@@ -135,8 +135,8 @@ func addDeclared(all *doc.Package, name string, add func(name string, of ast.Nod
 	}
 }
 
-// addType adds a type: the exported fields of a struct, each with the key that its tag gives it and those of embedded structs of the room
-// as its own, or else what the type is made of.
+// addType adds a type. Of a struct it adds the exported fields, each with the key that its tag gives it, and those of embedded structs of
+// the room as if they were its own; of another type it adds its definition.
 func addType(all *doc.Package, add func(name string, of ast.Node), name string, of ast.Expr) {
 	fields, is := of.(*ast.StructType)
 	if !is {

@@ -26,7 +26,7 @@ type candidate struct {
 	atLoad   float64           // the same with those units under the load; without targets the time of a request
 	tried    map[trial]*Row
 	prompts  float64 // share of the time that prompts take by the closed form
-	best     *Row    // of batches that start together; nil where none qualifies
+	best     *Row    // the best row of batches that start together; nil where none qualifies
 
 	servers map[variant]*serving.Steadies // whatever prefills
 }
@@ -214,8 +214,8 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 	}
 }
 
-// largest ranks a deployment of batches that start together by the largest batch that qualifies, or the smallest by latency; behind all
-// that have one where none does. Batches near the largest one of the deployment before it are tried first.
+// largest ranks a deployment of batches that start together by the largest batch that qualifies, or by the smallest where the plan is by
+// latency. A deployment without a batch that qualifies ranks behind all that have one. Batches near the largest one of the deployment before it are tried first.
 func (s *search) largest(c *candidate) {
 	sizes := slices.DeleteFunc(slices.Clone(s.q.Batches), func(n int) bool { return n%c.MicroBatches != 0 })
 	try := func(n int) bool { // a larger batch than the n-th one may qualify

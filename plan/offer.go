@@ -5,7 +5,7 @@ import "llmprof/unit"
 // An Offer is what GPUs are rented for.
 type Offer struct {
 	GPU    string              // key of the table
-	Hour   unit.DollarsPerHour // of one GPU
+	Hour   unit.DollarsPerHour // price of one GPU
 	Node   int                 // GPUs that are rented together
 	Region string
 	Term   string // "on-demand", "spot" or what the list calls it

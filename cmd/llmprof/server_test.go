@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(closing{m}, map[string]func(){"llmprof": main, "openai-server": openaiServer})
 }
 
-// closeBrowser ends the browser of the tests in one, which the build tag browser adds: what they open it by takes a tenth of the time in
-// which all tests are compiled.
+// closeBrowser ends the browser of tests behind the build tag browser. The tag exists because the library that drives the browser takes a
+// tenth of the time that compiling all tests takes.
 var closeBrowser = func() {}
 
 // closing ends the browser that tests share once they have run.
