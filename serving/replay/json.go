@@ -66,35 +66,30 @@ func (v *values) record() (*record, error) {
 	if v.err != nil {
 		return nil, v.err
 	}
-	return r, r.read(&values{b: bytes.NewReader(raw), line: r.line}, field{}, 0, nil)
+	return r, r.read(&values{b: bytes.NewReader(raw), line: r.line}, field{}, 0)
 }
 
-// mostNested is how deep fields of use are within others, mostList how many bytes a list of numbers has, and mostListed how many numbers.
+// mostNested is how deep fields of use are within others, and mostListed how many numbers a list has.
 const (
 	mostNested = 3
-	mostList   = 1 << 26
 	mostListed = 1 << 22
 )
 
-// read adds the fields of an object, which is the record or a field of it. Where only some are wanted, which may be long lists, the others
-// get no values.
-func (r *record) read(in *values, above field, depth int, wanted []string) error {
+// read adds the fields of an object, which is the record or a field of it.
+func (r *record) read(in *values, above field, depth int) error {
 	in.fields(func(key string) {
-		f, most := field{key: above.key + key, name: above.name + plain(key)}, mostRecord
-		if wanted != nil {
-			most = mostList * min(slices.Index(wanted, f.name)+1, 1)
-		}
+		f := field{key: above.key + key, name: above.name + plain(key)}
 		c := in.peek()
 		f.line = in.line
-		value := in.value(most)
+		value := in.value(mostRecord)
 		f.value = string(value)
 		switch {
 		case in.err != nil:
 			return
-		case most == mostRecord && c == '"':
+		case c == '"':
 			in.fail(json.Unmarshal(value, &f.value))
-		case most == mostRecord && c == '{' && depth < mostNested:
-			in.fail(r.read(&values{b: bytes.NewReader(value), line: f.line}, field{key: f.key + ".", name: f.name + "."}, depth+1, nil))
+		case c == '{' && depth < mostNested:
+			in.fail(r.read(&values{b: bytes.NewReader(value), line: f.line}, field{key: f.key + ".", name: f.name + "."}, depth+1))
 			f.value = "{...}"
 		}
 		in.fail(r.add(f))
@@ -147,10 +142,7 @@ func (t *Trace) results(v *values) error {
 			v.walk(strings.Split(t.form.list, "."), func() { v.fail(t.listed(v)) })
 			continue
 		}
-		r := &record{line: v.line}
-		if r.read(v, field{}, 0, []string{string(t.form.at), string(t.form.prompt), string(t.form.gen), "duration"}) == nil {
-			v.fail(t.run(r))
-		}
+		v.fail(t.run(v))
 	}
 	return v.err
 }
@@ -167,35 +159,26 @@ func (t *Trace) listed(v *values) error {
 	return t.gather(r)
 }
 
-// run takes the requests of the results of a benchmark that have a list for each field.
-func (t *Trace) run(r *record) error {
-	lists, lacks := [3][]float64{}, ""
-	for i, of := range [...]struct {
-		names names
-		words string
-	}{{t.form.at, "start_times, the times of arrival"}, {t.form.prompt, "input_lens, the tokens of the prompts"},
-		{t.form.gen, "output_lens, the generated tokens"}} {
-		if f := r.get(of.names); f != nil && f.value != "null" {
-			v := &values{b: strings.NewReader(f.value), line: f.line}
-			v.list(func() {
-				n, err := t.number(i == 0, f.key, string(bytes.Trim(v.value(mostRecord), `"`)))
-				switch lists[i] = append(lists[i], n); {
-				case err != nil:
-					v.fail(broken(v.line, err))
-				case len(lists[i]) > mostListed:
-					v.fail(fmt.Errorf("line %d: a list of more than %d numbers, the most that are read", v.line, mostListed))
-				}
-			})
-			if v.err != nil {
-				return v.err
-			}
+// run takes the requests of the results of a benchmark that have a list for each field. Its other fields may be long and get no values.
+func (t *Trace) run(v *values) error {
+	r, lists := &record{line: v.line}, map[names][]float64{}
+	v.fields(func(key string) {
+		f := field{key: key, name: plain(key)}
+		switch name := names(f.name); {
+		case name == "duration":
+			f.value = string(v.value(mostRecord))
+		case !slices.Contains([]names{t.form.at, t.form.prompt, t.form.gen}, name) || v.peek() == 'n': // It is null.
+			v.value(0)
+		default:
+			lists[name] = t.numbers(v, key, name == t.form.at)
 		}
-		if len(lists[i]) == 0 {
-			lacks = cmp.Or(lacks, of.words)
-		}
+		v.fail(r.add(f))
+	})
+	if v.err != nil {
+		return v.err
 	}
-	at, prompts, gens := lists[0], lists[1], lists[2]
-	switch {
+	at, prompts, gens := lists[t.form.at], lists[t.form.prompt], lists[t.form.gen]
+	switch lacks := t.lacks(lists); {
 	case len(at)+len(prompts)+len(gens) == 0:
 		return t.form.refused()
 	case lacks != "":
@@ -212,6 +195,33 @@ func (t *Trace) run(r *record) error {
 		}
 	}
 	return nil
+}
+
+// numbers reads a list of times or of tokens.
+func (t *Trace) numbers(v *values, key string, time bool) (list []float64) {
+	v.list(func() {
+		n, err := t.number(time, key, string(bytes.Trim(v.value(mostRecord), `"`)))
+		switch list = append(list, n); {
+		case err != nil:
+			v.fail(broken(v.line, err))
+		case len(list) > mostListed:
+			v.fail(fmt.Errorf("line %d: a list of more than %d numbers, the most that are read", v.line, mostListed))
+		}
+	})
+	return list
+}
+
+// lacks names the first list that a run has not.
+func (t *Trace) lacks(lists map[names][]float64) string {
+	switch {
+	case len(lists[t.form.at]) == 0:
+		return "start_times, the times of arrival"
+	case len(lists[t.form.prompt]) == 0:
+		return "input_lens, the tokens of the prompts"
+	case len(lists[t.form.gen]) == 0:
+		return "output_lens, the generated tokens"
+	}
+	return ""
 }
 
 // number reads one of a list of times or of tokens.
