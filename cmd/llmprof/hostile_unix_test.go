@@ -136,6 +136,7 @@ var bombs = map[string][3]string{
 	"header": {"time,prompt,generated", ",a,a,a,a", "\n"},
 	"fields": {`{"time":0,"prompt":1,"generated":1`, `,"":1`, "}"},
 	"nested": {`{"serving":{"records":[{}`, ",{}", "]}}"},
+	"texts":  {`{"generated_texts":["`, "xxxxxxxx", `"],"input_lens":[1],"output_lens":[1]}`},
 	"events": {`{"traceEvents":[{}`, ",{}", "]"},
 	"kernel": {`{"traceEvents":[{}`, `,{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1}`, "]"},
 	"marks":  {`{"traceEvents":[{}`, `,{"ph":"X","cat":"user_annotation","name":"k","ts":1,"dur":1}`, "]"},

@@ -1,9 +1,6 @@
 package replay
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -11,27 +8,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// A lines gives a parser of CSV one line at a time, so that it is known in which one reading fails, and bounds a record.
-type lines struct {
-	b    *bufio.Reader
-	line int
-	left int // bytes of the record
-}
-
-// Read reads up to the end of a line.
-func (l *lines) Read(p []byte) (int, error) {
-	if _, err := l.b.Peek(1); err != nil || l.left == 0 {
-		return 0, cmp.Or(err, errLong)
-	}
-	part, _ := l.b.Peek(min(len(p), l.b.Buffered(), l.left))
-	if i := bytes.IndexByte(part, '\n'); i >= 0 {
-		part = part[:i+1]
-		l.line++
-	}
-	l.left -= len(part)
-	return l.b.Discard(copy(p, part))
-}
 
 // table reads the records of CSV below a header.
 func (t *Trace) table(from *lines) error {

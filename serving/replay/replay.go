@@ -140,9 +140,9 @@ func (t *Trace) open(b *bufio.Reader, head []byte) error {
 	if len(head) == 0 || head[0] != '{' && head[0] != '[' {
 		return t.table(&lines{b: b, line: 1})
 	}
-	v := values{b: b, line: 1}
+	v := newValues(b, 1)
 	if t.form = formOf(topOf(head), true); t.form == nil {
-		return t.begin((&document{values: v}).next)
+		return t.begin(v.next)
 	}
 	t.Format = t.form.name
 	if !t.form.columns && t.form.lacks != "" {
@@ -151,7 +151,7 @@ func (t *Trace) open(b *bufio.Reader, head []byte) error {
 	if err := t.decide(nil); err != nil {
 		return err
 	}
-	return t.inOrder(t.results(&v))
+	return t.inOrder(t.results(v))
 }
 
 // Arrivals names a trace that has when requests came, and not how long their answers took; "" for any other file.

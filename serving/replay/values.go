@@ -1,153 +1,164 @@
 package replay
 
 import (
-	"encoding/json"
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
 )
 
-// mostRecord is how many bytes of one record are read: Mooncake's have a hash for every 512 tokens of a prompt.
-const mostRecord = 1 << 20
+// mostRecord is how many bytes of one record are read: Mooncake's have a hash for every 512 tokens of a prompt. mostWord is how many bytes a
+// text or a number has outside of records.
+const (
+	mostRecord = 1 << 20
+	mostWord   = 1 << 26
+)
 
-var errLong, errOther = errors.New("longer"), errors.New("another end")
+var errLong = errors.New("longer")
 
-// A values finds where the values of JSON begin and end, in a text of any length, and knows the lines. Package json then reads those that
-// are of use. After an error there is nothing more.
-type values struct {
-	b    io.ByteScanner
+// A lines gives a parser one line of a text at a time, so that it is known in which one reading fails, and bounds a record. The parser of
+// JSON gets the numbers that Python writes and JSON lacks as strings.
+type lines struct {
+	b    *bufio.Reader
 	line int
-	raw  []byte // the latest value
-	err  error
+	left int   // bytes of the record, or of the word outside of records
+	err  error // why there is no further text
+
+	json            bool
+	words           bool   // There is no record.
+	quoted, escaped bool   // The next byte is in a string, and behind a backslash.
+	word            string // what is left of such a number
 }
 
-// fail notes an error, if it is one and the first.
-func (v *values) fail(err error) {
-	if v.err == nil && err != nil {
-		v.err = err
-	}
-}
-
-// peek is the first byte of what comes next: a value, or the end of a list or an object; 0 at the end of the text.
-func (v *values) peek() byte {
-	for v.err == nil {
-		switch c, err := v.b.ReadByte(); {
-		case errors.Is(err, io.EOF):
-			return 0
-		case err != nil:
-			v.fail(broken(v.line, err))
-		case c == '\n':
-			v.line++
-		case strings.IndexByte(" \t\r", c) < 0:
-			v.fail(v.b.UnreadByte())
-			return c
+// Read reads up to the end of a line.
+func (l *lines) Read(p []byte) (n int, err error) {
+	for ; n < len(p) && (n == 0 || p[n-1] != '\n'); n++ {
+		if p[n] = l.next(); l.err != nil {
+			return n, l.err
 		}
 	}
-	return 0
+	return n, nil
 }
 
-// value is the next value, until another one is asked for. It has at most so many bytes; with 0 it is passed over, however long it is.
-func (v *values) value(most int) []byte {
-	var ends []byte // The lists and objects that were begun end with these.
-	quoted, escaped := false, false
-	v.raw = v.raw[:0]
-	v.peek()
-	for n := 0; v.err == nil; n++ {
-		c, err := v.b.ReadByte()
-		alone := len(ends) == 0 && !quoted // The value is a number or a word, or has not begun.
-		switch {
-		case alone && n > 0 && (err != nil || strings.IndexByte(" \t\r\n,:]}", c) >= 0):
-			if err == nil {
-				v.fail(v.b.UnreadByte())
+// next is the next byte.
+func (l *lines) next() (c byte) {
+	if len(l.word) > 0 {
+		c, l.word = l.word[0], l.word[1:]
+		return c
+	}
+	if l.left == 0 {
+		l.err = errLong
+		return 0
+	}
+	c, l.err = l.b.ReadByte()
+	l.left--
+	switch {
+	case c == '\n':
+		l.line++
+	case !l.json:
+	case l.escaped:
+		l.escaped = false
+	case l.quoted:
+		l.escaped, l.quoted = c == '\\', c != '"'
+	case c == '"':
+		l.quoted = true
+	case l.words && strings.IndexByte("[]{},", c) >= 0:
+		l.left = mostWord
+	case c == 'N' || c == 'I' || c == '-':
+		for _, word := range [...]string{"NaN", "Infinity", "-Infinity"} {
+			if rest, _ := l.b.Peek(len(word) - 1); word == string(c)+string(rest) {
+				_, _ = l.b.Discard(len(rest))
+				l.word = word + `"`
+				return '"'
 			}
-			return v.raw
-		case err == nil && len(v.raw) > most:
-			err = errLong
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped, quoted = c == '\\', c != '"'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			ends = append(ends, c+2)
-		case (c == '}' || c == ']') && (len(ends) == 0 || c != ends[len(ends)-1]):
-			err = errOther
-		case c == '}' || c == ']':
-			ends = ends[:len(ends)-1]
-		}
-		switch {
-		case errors.Is(err, errOther):
-			v.fail(fmt.Errorf("line %d: not JSON: %c where a value, or another end, is wanted", v.line, c))
-		case err != nil:
-			v.fail(broken(v.line, err))
-		case c == '\n':
-			v.line++
-		}
-		if most > 0 {
-			v.raw = append(v.raw, c)
-		}
-		if len(ends) == 0 && !quoted && strings.IndexByte(`"}]`, c) >= 0 {
-			break
 		}
 	}
-	return v.raw
+	return c
+}
+
+// A values reads the values of JSON, and knows the lines.
+type values struct {
+	*jsontext.Decoder
+	in *lines
+}
+
+func newValues(r io.Reader, line int) *values {
+	in := &lines{b: bufio.NewReader(r), line: line, left: mostWord, json: true, words: true}
+	return &values{jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), in}
+}
+
+// line is the line in which the next value begins.
+func (v *values) line() int {
+	return v.in.line - bytes.Count(bytes.TrimLeft(v.UnreadBuffer(), " \t\r\n:,"), []byte("\n"))
 }
 
 // fields lets take have the name of each field of an object, to read its value.
-func (v *values) fields(take func(key string)) {
-	v.each('{', '}', "an object is wanted", func() {
-		raw, key := v.value(mostRecord), ""
-		if v.err == nil && json.Unmarshal(raw, &key) != nil {
-			v.fail(fmt.Errorf("line %d: not JSON: %.40s where a name is wanted", v.line, raw))
+func (v *values) fields(take func(key string) error) error {
+	return v.each('{', "an object is wanted", func() error {
+		key, err := v.ReadToken()
+		if err != nil {
+			return err
 		}
-		if v.pass(':'); v.err == nil {
-			take(key)
-		}
+		return take(key.String())
 	})
 }
 
 // list lets take read each value of a list.
-func (v *values) list(take func()) { v.each('[', ']', "a list is wanted", take) }
+func (v *values) list(take func() error) error { return v.each('[', "a list is wanted", take) }
 
-// each lets take read what is between two bytes.
-func (v *values) each(first, last byte, wanted string, take func()) {
-	if v.peek() != first {
-		v.other(wanted)
-		return
+// each lets take read what is in an object or a list.
+func (v *values) each(begin jsontext.Kind, wanted string, take func() error) error {
+	if v.PeekKind() != begin {
+		return v.other(wanted)
 	}
-	v.pass(first)
-	for i := 0; v.peek() != last && v.err == nil; i++ {
-		if i > 0 {
-			v.pass(',')
-		}
-		take()
+	_, err := v.ReadToken()
+	for err == nil && v.PeekKind() != begin+2 { // In ASCII the ends are two behind.
+		err = take()
 	}
-	v.pass(last)
-}
-
-// pass goes on behind a byte, which has to be the next.
-func (v *values) pass(wanted byte) {
-	switch c := v.peek(); {
-	case c == 0:
-		v.fail(broken(v.line, io.EOF))
-	case c != wanted:
-		v.fail(fmt.Errorf("line %d: not JSON: %q where %q is wanted", v.line, c, wanted))
+	if err == nil {
+		_, err = v.ReadToken()
 	}
-	_, _ = v.b.ReadByte()
+	return err
 }
 
 // other says that what comes next is not what is wanted there.
-func (v *values) other(wanted string) {
-	what := []byte{v.peek()}
-	line := v.line
-	if strings.IndexByte("{[", what[0]) < 0 {
-		what = v.value(mostRecord)
+func (v *values) other(wanted string) error {
+	line, what := v.line(), string(v.PeekKind())
+	if what != "{" && what != "[" {
+		value, err := v.ReadValue()
+		if err != nil {
+			return err
+		}
+		what = string(value)
 	}
-	v.fail(fmt.Errorf("line %d: %.40s where %s", line, what, wanted))
+	return fmt.Errorf("line %d: %.40s where %s", line, what, wanted)
+}
+
+// wrong says in which line and why a text is no JSON, where that is the error.
+func (v *values) wrong(err error) error {
+	e, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return broken(v.in.line, err)
+	case v.in.err != nil && !errors.Is(err, io.EOF) && errors.Is(err, v.in.err):
+		return broken(v.in.line, v.in.err)
+	case !ok:
+		return err
+	}
+	rest := v.UnreadBuffer()
+	rest = rest[min(max(int(e.ByteOffset-v.InputOffset()), 0), len(rest)):]
+	ahead, _ := v.in.b.Peek(200)
+	text, _, _ := bytes.Cut(slices.Concat(rest, ahead), []byte("\n"))
+	return fmt.Errorf("line %d: not JSON: %w:\n%s", v.in.line-bytes.Count(rest, []byte("\n")), e.Err,
+		fileerror.Excerpt(string(text), 1, len(text)))
 }
 
 // broken says why a record could not be read, at the line up to which the file was.
@@ -155,7 +166,7 @@ func broken(line int, err error) error {
 	switch {
 	case errors.Is(err, errLong):
 		return fmt.Errorf("line %d is longer than %s, the most that is read of one record", line, input.Size(mostRecord))
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("line %d: the file ends in the middle of a record", line)
 	}
 	return fmt.Errorf("line %d: %w", line, err)
