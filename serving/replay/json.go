@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -150,7 +151,7 @@ func (t *Trace) run(v *values) error {
 		case name == "duration" && kind == '0':
 			var value jsontext.Token
 			value, err = v.ReadToken()
-			lasted = value.Float()
+			lasted, _ = strconv.ParseFloat(value.String(), 64) // It only orders runs.
 		default:
 			err = v.SkipValue()
 		}

@@ -294,6 +294,7 @@ func TestKnownAndRefused(t *testing.T) {
 			"not JSON: invalid character '\"' after object value (expecting ',' or '}')",
 		`{"benchmarks": [{"args": [1}, "requests": {"successful": [{"start_time": 1, "prompt_tokens": 2, "output_tokens": 3}]}}]}`: "line 1: " +
 			"not JSON",
+		`{"input_lens":[5],"output_lens":[5],"start_times":[0],"duration":1x}`: "not JSON: invalid character 'x'",
 		`[[0.5,1024,128]]`:             "[ where a request begins",
 		`[]`:                           "no requests",
 		"PAR1\x00\x00":                 "no text",
