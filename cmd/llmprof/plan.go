@@ -39,9 +39,9 @@ func (a *app) planCommand() *cobra.Command {
 			"\"llmprof estimate\" that it is from. Several models, each with settings of its own, are one fleet\n" +
 			"of deployments. Exits with 1, and the nearest miss, where nothing qualifies.",
 		Example: "  llmprof plan qwen3-32b --in 2048 --ttft 500ms --tpot 30ms --tps 2000\n" +
-			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
+			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft p99=2s --launch\n" +
 			"  llmprof plan qwen3-32b,qwen3-14b --gpus rtx-4090 --tpot 25ms --by model\n" +
-			"  llmprof plan qwen3-32b:rate=8 llama3.1-8b:rate=4,out=400 --ttft p95=1s",
+			"  llmprof plan qwen3-32b:rate=8 llama3.1-8b:rate=4,out=400 --ttft 1s --tpot 30ms",
 		Args: planArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = commandLine(cmd)

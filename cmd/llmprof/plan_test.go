@@ -115,7 +115,7 @@ func estimateOf(t *testing.T, args []string) (e estimated) {
 func TestPlanRowsUnderLoad(t *testing.T) {
 	for _, args := range []string{
 		"llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch",
-		"llama3.1-8b --gpus a100,h200 --in 2048 --out 200 --by latency --max-gpus 4 --rate 10 --per-gpu 0 --top 25",
+		"llama3.1-8b --gpus a100,h200 --in 2048 --out 200 --by latency --max-gpus 4 --rate 10 --per-gpu 0 --top 8",
 		"deepseek-v3 --gpus h200 --rate 4 --tpot 25ms --acceptance 0.8 --speculative-tokens 1 --max-gpus 16 --per-gpu 0 --top 5",
 		"llama3.1-8b --gpus h100 --concurrency 32 --per-gpu 2",
 		"llama3.1-8b --gpus h100,l4 --concurrency 8 --out 1",
