@@ -113,6 +113,7 @@ func estimateOf(t *testing.T, args []string) (e estimated) {
 
 // A row under a load is the steady state that the estimate it prints has.
 func TestPlanRowsUnderLoad(t *testing.T) {
+	form := schema(t, "estimate")
 	for _, args := range []string{
 		"llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch",
 		"llama3.1-8b --gpus a100,h200 --in 2048 --out 200 --by latency --max-gpus 4 --rate 10 --per-gpu 0 --top 8",
@@ -149,7 +150,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 					}
 				}
 			}
-			checkSchema(t, schema(t, "estimate"), got.stdout)
+			checkSchema(t, form, got.stdout)
 			testkit.Must(t, json.Unmarshal([]byte(got.stdout), &s))
 			near := func(what string, is, want float64) {
 				if math.Abs(is/want-1) > 1e-9 {
