@@ -168,7 +168,7 @@ func newTab(t *testing.T, address, own string) *tab {
 // wait waits until an expression is true.
 func (p *tab) wait(t *testing.T, expression string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(p, time.Minute)
+	ctx, cancel := context.WithTimeout(p, 2*time.Minute)
 	defer cancel()
 	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
 		var text string
@@ -181,7 +181,7 @@ func (p *tab) wait(t *testing.T, expression string) {
 // followed waits until all views have followed the latest change, and are painted.
 func (p *tab) followed(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(p, time.Minute)
+	ctx, cancel := context.WithTimeout(p, 2*time.Minute)
 	defer cancel()
 	if err := chromedp.Run(ctx, chromedp.Evaluate(`new Promise((done) => { let quiet = 0; const look = () => {
 		quiet = llmprofTimes.idle() ? quiet + 1 : 0; if (quiet > 4) done(0); else requestAnimationFrame(look); }; look(); })`, nil,
