@@ -68,6 +68,7 @@ var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, media
 // held out, and every command takes the file.
 func TestCalibrateServer(t *testing.T) {
 	testkit.Long(t, "a calibration of 11 s")
+	t.Parallel() // Like the next ones it waits for a server that sleeps.
 	file := filepath.Join(t.TempDir(), "mine.toml")
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200",
 		"--offline",
@@ -131,6 +132,7 @@ func TestCalibrateServerRefuses(t *testing.T) {
 
 // Points that were measured before the server died are kept: the same command goes on there, and they alone are fitted.
 func TestCalibrateServerDies(t *testing.T) {
+	t.Parallel()
 	rows, file := filepath.Join(t.TempDir(), "rows.jsonl"), filepath.Join(t.TempDir(), "mine.toml")
 	dying := &paced{model: "llama3.2-1b", quick: 4}
 	dying.left.Store(90)
@@ -174,6 +176,7 @@ func TestCalibrateServerDies(t *testing.T) {
 
 // Ctrl-C in the midst of the points leaves no file.
 func TestCalibrateServerInterrupted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200",
 		"--offline", "-o", filepath.Join(dir, "mine.toml"))
