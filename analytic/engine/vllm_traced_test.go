@@ -36,8 +36,8 @@ func TestTracedExperts(t *testing.T) {
 }
 
 // TestPowerOfExperts holds the power of experts in MXFP4 to what OpenAI's Triton kernels drew on an H200 for so many tokens, with the
-// router and the choice of experts, in a CUDA graph of layers of gpt-oss-20b's shape (experiments/h200-experts). Those of one token, most of
-// whose time is that of starts, are predicted to draw a fifth more.
+// router and the choice of experts, in a CUDA graph of layers of gpt-oss-20b's shape (experiments/h200-experts). Those of one token, most
+// of whose time is that of starts, are predicted to draw a fifth more.
 func TestPowerOfExperts(t *testing.T) {
 	for tokens, want := range map[int]unit.Watts{1: 310, 4: 503, 8: 584, 16: 610, 32: 662, 64: 672, 128: 614} {
 		c := onEngine(t, "gpt-oss-20b", "vllm@0.33.0", analytic.Workload{Batch: tokens, PromptLen: 128, GenLen: 4})
@@ -52,9 +52,9 @@ func TestPowerOfExperts(t *testing.T) {
 	}
 }
 
-// TestMixedSteps holds steps of vLLM 0.33 on an H200 that decode some sequences and take one whole prompt, of 12 layers of a dense model and
-// of a hybrid (experiments/h200-experts), to what is predicted: within 10 % in the median, and each within 21 %. Steps of a prompt alone are
-// left out, for the frontend sent each after the step before it.
+// TestMixedSteps holds steps of vLLM 0.33 on an H200 that decode some sequences and take one whole prompt, of 12 layers of a dense model
+// and of a hybrid (experiments/h200-experts), to what is predicted: within 10 % in the median, and each within 21 %. Steps of a prompt
+// alone are left out, for the frontend sent each after the step before it.
 func TestMixedSteps(t *testing.T) {
 	var off []float64
 	for line := range bytes.Lines(testkit.Unzipped(t, "../../experiments/h200-experts/points.jsonl.gz")) {

@@ -151,7 +151,7 @@ var bombs = map[string][3]string{
 // millions are those of the bombs that, unpacked, are honest requests up to their end.
 var millions = []string{"array", "burst", "hashes", "jsonl"}
 
-// mostTime is how long a processor may take to refuse a file that is far larger unpacked. On an idle machine it takes less than half of that.
+// mostTime is how long a processor may take to refuse a file that is far larger unpacked. An idle machine takes less than half of that.
 const mostTime = 2 * time.Second
 
 // TestBombs checks that a trace of requests or of kernels that is far larger than its file is refused in bounded memory, and soon.
