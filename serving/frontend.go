@@ -18,7 +18,6 @@ type frontend struct {
 	outputs  []output        // outputs that the pass that runs takes apart, then those that wait for the next one
 	taken    int             // outputs that the pass takes apart
 	ready    []*stream       // streams that have tokens to send
-	sums     bool            // only the times of first and last tokens are asked for
 }
 
 // An apiTimes is what the API server takes.
@@ -105,10 +104,6 @@ func (f *frontend) begin(now unit.Seconds, sent func(*stream, unit.Seconds)) {
 	at := now
 	for _, s := range f.ready {
 		at += half
-		if f.sums && s.last > 0 && !s.complete {
-			s.unsent = 0
-			continue
-		}
 		sent(s, at+f.way)
 		if s.complete {
 			at += f.closing

@@ -257,22 +257,14 @@ func (l *Lengths) check(what string) error {
 	return nil
 }
 
-// Quantiles are lengths in the middle of equal parts of the distribution, spread so that
-// their mean and variance are those of the distribution.
-func (l *Lengths) Quantiles() []float64 {
-	if l.Kind == "fixed" {
-		return []float64{math.Trunc(l.Mean)}
+// tabled is the lengths as a table of equally likely ones where it takes long to find out each.
+func (l Lengths) tabled() Lengths {
+	if l.Kind != "lognormal" {
+		return l
 	}
-	all, mean, square := make([]float64, quantiles), 0.0, 0.0
+	all := make([]int, 1<<12)
 	for i := range all {
-		all[i] = l.Quantile((float64(i) + 0.5) / quantiles)
-		mean += all[i] / quantiles
-		square += all[i] * all[i] / quantiles
+		all[i] = l.part(i, len(all), 0.5)
 	}
-	wantMean, wantSquare := l.moments()
-	wider := math.Sqrt((wantSquare - wantMean*wantMean) / max(square-mean*mean, 1e-9))
-	for i, v := range all {
-		all[i] = max(math.Round(wantMean+(v-mean)*wider), 1)
-	}
-	return all
+	return Traced(l.File, all)
 }

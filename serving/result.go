@@ -170,7 +170,7 @@ func (r *Result) arrive(index int, at unit.Seconds) {
 	r.batches.arrive(index, at)
 }
 
-func (r *Result) step(one *replica, o *Options) {
+func (r *Result) step(one *replica) {
 	r.Steps++
 	r.Energy += one.cost.Energy
 	t := float64(one.cost.Time)
@@ -178,9 +178,7 @@ func (r *Result) step(one *replica, o *Options) {
 	running := float64(len(one.running) + len(one.ending))
 	r.running += running * t
 	used := 1 - float64(one.pool.available())/float64(one.pool.total)
-	if r.cache += used * t; o.sums {
-		return
-	}
+	r.cache += used * t
 	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.len()), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
 
@@ -190,9 +188,7 @@ func (r *Result) answered(q *Record, o *Options) {
 	if o.Each != nil {
 		o.Each(q)
 	}
-	if !o.sums {
-		r.batches.of(q.Index).answered(q, &o.SLO)
-	}
+	r.batches.of(q.Index).answered(q, &o.SLO)
 }
 
 // finish works out what is of the whole.

@@ -27,7 +27,6 @@ type Options struct {
 
 	Intervals bool // the result has intervals of percentiles
 
-	sums   bool           // sums over all replicas alone: no figures of requests, and no timeline
 	priced *prices        // steps that were priced before; nil without any
 	until  int            // request from which on no figure counts; 0 for none
 	pace   *analytic.Pace // nil for that which is expected
@@ -149,7 +148,6 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		o.priced = s.prices()
 	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, replicas: replicas{turns: map[*replica]int{}}}
-	front.sums = o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -263,9 +261,7 @@ func (c *cluster) arrive() {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
-	if !c.options.sums {
-		c.result.arrive(index, req.At)
-	}
+	c.result.arrive(index, req.At)
 	if c.options.Intervals {
 		c.kept.add(&req)
 	}
@@ -341,7 +337,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 	whole := *longest
 	for _, p := range r.peers {
 		p.launch(c.now, seen, &whole)
-		c.result.step(p, c.options)
+		c.result.step(p)
 	}
 }
 
@@ -423,10 +419,9 @@ func (c *cluster) output(r *replica) {
 
 // sent is a client that has tokens at a time: the first ones, the last ones or those between.
 func (c *cluster) sent(s *stream, at unit.Seconds) {
-	switch {
-	case s.last == 0:
+	if s.last == 0 {
 		s.first = at
-	case !c.options.sums:
+	} else {
 		c.result.batches.of(s.index).gap(at - s.last)
 	}
 	s.last, s.unsent = at, 0

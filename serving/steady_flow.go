@@ -3,7 +3,6 @@ package serving
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 
 	"llmprof/unit"
@@ -35,14 +34,19 @@ type traffic struct {
 	uncached         uncached
 }
 
+// uncached are the tokens of prompts that have to be computed.
+type uncached struct {
+	mean   float64
+	past   float64 // tokens that are cached, mean over those that are not
+	length float64 // of equal prompts whose tokens have as much attention
+}
+
 // A memory is the KV blocks of all replicas of a queue.
 type memory struct {
 	room   *room
 	blocks float64
 	most   int // sequences that run at once at most, where each holds the mean number of blocks
 }
-
-const quantiles = 16
 
 // flow prepares the steady state of a server, whose steps may have been priced before.
 func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (*flow, error) {
@@ -55,28 +59,42 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
-	f.traffic = s.traffic(prompt, gen, known.windows)
+	mean, square := gen.moments()
+	f.traffic = traffic{prompts: prompt.tabled(), answers: gen.tabled(), gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1}
+	f.room = s.room()
+	f.blocks = float64(f.room.blocks) * f.peers
+	f.means(f.drawJobs(averaged))
 	f.graphs, f.longer = f.graphed(), f.attended()
-	f.memory = f.remember(s.room())
 	return f, nil
 }
 
-// traffic is requests of these lengths.
-func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
-	mean, square := gen.moments()
-	t := traffic{prompts: prompt, answers: gen, gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1,
-		uncached: newUncached(s, prompt.Quantiles())}
-	t.contexts.reset(len(windows))
-	whole := 0.0 // 1 but for rounding, which has to be left out: one sequence more than n, however small, hits further experts
-	for context, share := range aged(prompt, gen, 8) {
-		whole += share
-		t.contexts.add(windows, share, context)
+// averaged is how many requests have the means of a load, and ages how many of the contexts of each while it decodes.
+const averaged, ages = 1024, 8
+
+// means works out means over requests. Contexts and KV blocks are those of the sequences that decode at any time, among which an answer is
+// met in proportion to its length.
+func (f *flow) means(jobs []job) {
+	f.contexts.reset(len(f.prices.windows))
+	u, n := &f.uncached, float64(len(jobs))
+	squares, whole, blocks := 0.0, 0.0, 0.0
+	for i := range jobs {
+		v := &jobs[i]
+		u.mean += v.tokens / n
+		u.past += v.tokens * (float64(v.prompt) - v.tokens) / n
+		squares += v.tokens * v.tokens / n
+		answer := float64(v.gaps) + 1
+		for age := 0.5; age < ages; age++ {
+			f.contexts.add(f.prices.windows, answer/ages, float64(v.prompt)+answer*age/ages)
+		}
+		whole += answer
+		blocks += answer * (v.begin + v.longest()) / 2
 	}
-	for i := range t.contexts.byWin {
-		t.contexts.byWin[i].Batch /= whole
-		t.contexts.byWin[i].Past /= whole
+	u.length, u.past = squares/u.mean, u.past/u.mean
+	for i := range f.contexts.byWin {
+		f.contexts.byWin[i].Batch /= whole
+		f.contexts.byWin[i].Past /= whole
 	}
-	return t
+	f.most = max(min(int(f.blocks/(blocks/whole)), f.server.Scheduler.MaxSeqs*int(f.peers)), 1)
 }
 
 // Serves returns why the server cannot answer requests of these lengths, if it cannot.
@@ -101,60 +119,9 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	return nil
 }
 
-// remember is the KV blocks of the queue's replicas.
-func (f *flow) remember(r *room) memory {
-	m := memory{room: r, blocks: float64(r.blocks) * f.peers}
-	mean := 0.0
-	for context, share := range aged(f.prompts, f.answers, 4) {
-		mean += share * m.of(context)
-	}
-	m.most = max(min(int(m.blocks/mean), f.server.Scheduler.MaxSeqs*int(f.peers)), 1)
-	return m
-}
-
 // of is the blocks of a sequence of a context, of a replica's at most.
 func (m *memory) of(context float64) float64 {
 	return min(float64(m.room.of(int(math.Ceil(context)))), float64(m.room.blocks))
-}
-
-// aged are the contexts of sequences that decode, each at some ages, with the share of the time that they have: answers are met in
-// proportion to their length.
-func aged(prompt, gen Lengths, ages int) iter.Seq2[float64, float64] {
-	return func(yield func(context, share float64) bool) {
-		prompts, answers := prompt.Quantiles(), gen.Quantiles()
-		all := float64(len(prompts)*len(answers)*ages) * mean(answers)
-		for _, p := range prompts {
-			for _, g := range answers {
-				for i := range ages {
-					age := (float64(i) + 0.5) / float64(ages)
-					if !yield(p+age*g, g/all) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// uncached are the tokens of prompts that have to be computed.
-type uncached struct {
-	mean   float64
-	past   float64 // tokens that are cached, mean over those that are not
-	length float64 // of equal prompts whose tokens have as much attention
-}
-
-func newUncached(s *Server, prompts []float64) (u uncached) {
-	var squares float64
-	each := 1 / float64(len(prompts))
-	for _, prompt := range prompts {
-		past := float64(s.cached(int(prompt)))
-		tokens := prompt - past
-		u.mean += tokens * each
-		u.past += past * tokens * each
-		squares += tokens * tokens * each
-	}
-	u.length, u.past = squares/u.mean, u.past/u.mean
-	return u
 }
 
 // units is how many queues so many replicas are.

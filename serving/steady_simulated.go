@@ -71,7 +71,7 @@ func (t *Steadies) simulated(replicas int, source Source, s span) (*tally, error
 	server.Replicas, server.Prefillers = replicas, 0
 	var sum tally
 	parts, events := []tally{{}}, 0
-	c := newCluster(&server, source, &Options{Each: sum.answered, sums: true, priced: t.prices})
+	c := newCluster(&server, source, &Options{Each: sum.answered, priced: t.prices})
 	for ; events < most && !s.enough(c, sum.answers, events) && c.step(); events++ {
 		if events%64 == 0 && t.ctx.Err() != nil {
 			return nil, t.ctx.Err()
