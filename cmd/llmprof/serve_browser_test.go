@@ -168,9 +168,11 @@ func newTab(t *testing.T, address, own string) *tab {
 // wait waits until an expression is true.
 func (p *tab) wait(t *testing.T, expression string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(p, 2*time.Minute)
+	const most = 2 * time.Minute
+	ctx, cancel := context.WithTimeout(p, most)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
+	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(most)) // not after 30 s
+	if err := chromedp.Run(ctx, poll); err != nil {
 		var text string
 		p.eval(t, `document.getElementById("verdict")?.innerText ?? document.body.innerText`, &text)
 		t.Fatalf("waiting for %s: %v; the page says %.300s; note %q; complaints %v", expression, err, text, p.text(t, "header .note"),
