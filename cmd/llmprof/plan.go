@@ -67,7 +67,6 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 		"offline",
 		"hardware", "p2p", "no-p2p", "nvlink", "audio", "prompt-len", "gen-len", "itl", "term", "trust", "class", "acceptance", "images",
 		"quality-floor", "weights", "engines", "expected", "calibration")
-	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 }
 
 // runPlan searches and says what was found.

@@ -95,7 +95,9 @@ func (a *app) root() *cobra.Command {
 		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck(), a.modelsExport()),
 		parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect()))
 	root.AddCommand(a.version(), a.completion(), a.man(), a.schema(), a.engineNative())
-	complete(root)
+	if len(a.args) > 0 && strings.HasPrefix(a.args[0], cobra.ShellCompRequestCmd) { // Cobra keeps what completes a flag for good.
+		complete(root)
+	}
 	cli.Install(root, versionText(), a.ascii())
 	return root
 }
@@ -123,7 +125,7 @@ func complete(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 		case f.Name == "model":
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeModels)
-		case f.Name == "gpu":
+		case f.Name == "gpu", cmd.Name() == "plan" && f.Name == "gpus":
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeGPUs)
 		}
 	})
