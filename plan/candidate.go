@@ -215,7 +215,8 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 }
 
 // largest ranks a deployment of batches that start together by the largest batch that qualifies, or by the smallest where the plan is by
-// latency. A deployment without a batch that qualifies ranks behind all that have one. Batches near the largest one of the deployment before it are tried first.
+// latency. A deployment without a batch that qualifies ranks behind all that have one. Batches near the largest one of the deployment
+// before it are tried first.
 func (s *search) largest(c *candidate) {
 	sizes := slices.DeleteFunc(slices.Clone(s.q.Batches), func(n int) bool { return n%c.MicroBatches != 0 })
 	try := func(n int) bool { // a larger batch than the n-th one may qualify

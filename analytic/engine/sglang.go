@@ -53,8 +53,8 @@ var sglang = Engine{
 		{from: version{0, 5, 22}, until: version{1}, what: "Triton's kernels take other times, queries are copied, and latent attention of " +
 			"prompts in CUDA graphs runs over compressed keys", source: "_handle_attention_backend of attention_backend_handler.py of 0.5.23; " +
 			"traces of models of 8 and 12 layers (experiments/h200-sglang)", apply: sglangCompressed},
-		{from: version{0, 5, 22}, until: version{1}, what: "tiles of experts in MXFP4 have twice as many rows on Hopper", source: "opt_flags.py " +
-			"of the wheel of triton_kernels with 0.5.23; traces of 12 layers (experiments/h200-sglang)", apply: sglangWiderTiles},
+		{from: version{0, 5, 22}, until: version{1}, what: "tiles of experts in MXFP4 have twice as many rows on Hopper", source: "opt_flags.py" +
+			" of the wheel of triton_kernels with 0.5.23; traces of 12 layers (experiments/h200-sglang)", apply: sglangWiderTiles},
 		{until: version{0, 5, 9}, what: "attention starts in 19 µs on an H200, and takes 9 since", source: "tables of 0.5.6.post2",
 			apply: olderTables("sglang@0.5.6.post2")},
 	}},
