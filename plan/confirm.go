@@ -11,8 +11,10 @@ import (
 	"llmprof/unit"
 )
 
-// Simulated is what a simulation of the load says of a row, at the end of the interval that was asked for.
+// Simulated is what a simulation of the load says of a row, at the end of the interval that was asked for, or the sample path of its steady
+// state.
 type Simulated struct {
+	Path     bool // It is of the sample path.
 	Requests int
 	Mean     [figures]unit.Seconds
 	At       [figures][len(serving.Percentiles)]unit.Seconds
@@ -182,6 +184,10 @@ func spread(results []*serving.Figures, f Figure, of func(*serving.Sketch) float
 	return student * math.Sqrt(2*max(squares/n-mean*mean, 0)/(n-1)) / mean
 }
 
+// leaders is how many of the rows that are shown are simulated whatever they are: the percentiles of others are those of the sample path of
+// one replica, unless replicas share experts and wait for each other.
+const leaders = 3
+
 // confirmed simulates the rows that are shown, the best for longest, as it is the one that is taken. Cards of which simulations refuse a
 // row are searched again.
 func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
@@ -191,7 +197,7 @@ func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
 	for ctx.Err() == nil {
 		var open []*Row
 		for i, r := range Shown(h.rows(), h.q.Top, h.q.PerGPU) {
-			if own := r.own(); own != nil && own.confirmed < h.q.least(i) {
+			if own := r.own(); own != nil && own.confirmed < h.q.least(i) && (i < leaders || r.Split.sharing() > 1) {
 				own.rank = i
 				open = append(open, own)
 			}

@@ -333,11 +333,12 @@ func (s *search) tails(ctx context.Context, c *candidate, v variant, r *Row) err
 	if err != nil {
 		return err
 	}
-	figures, ok := all.Tails(s.q.rate()*r.slower, r.layout())
+	parts, ok := all.Tails(s.q.rate()*r.slower, r.layout(), seeds)
 	if !ok {
 		return r.simulate(ctx, s.q, quick)
 	}
-	r.Simulated = summary([]*serving.Figures{figures}, r.slower)
+	r.Simulated = summary(parts, r.slower)
+	r.Simulated.Path = true
 	return ctx.Err()
 }
 

@@ -54,7 +54,7 @@ func (q *Request) misses(r *Row, of ...Figure) bool {
 }
 
 // figure is what a row has of a target: of a simulated row the end of what seeds may move it to, and no less than the steady state's mean;
-// of another one the mean, which stands for percentiles from the 90th on.
+// of a sample path its percentile; else the mean, which stands for percentiles from the 90th on.
 func (q *Request) figure(r *Row, t *Target) unit.Seconds {
 	steady := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of]
 	if r.Simulated == nil {
@@ -64,7 +64,10 @@ func (q *Request) figure(r *Row, t *Target) unit.Seconds {
 		return steady
 	}
 	is, spread := r.Simulated.Of(t)
-	if is = is.Times(1 + spread); t.At == 0 {
+	if !r.Simulated.Path {
+		is = is.Times(1 + spread)
+	}
+	if t.At == 0 {
 		is = max(is, steady)
 	}
 	return is

@@ -46,6 +46,7 @@ func (a *app) planCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = commandLine(cmd)
 			if len(args) > 1 {
+				o.command = commandLine(cmd, args...)
 				return a.runFleet(cmd.Context(), cmd.Flags(), o, args)
 			}
 			return a.runPlan(cmd.Context(), o)
@@ -165,9 +166,8 @@ func checks(r *plan.Row, q *plan.Request) []string {
 	case rate > 0:
 		load = fmt.Sprintf("--rate %.4g --requests %d", rate, max(int(120*rate), 32)) // two minutes
 	}
-	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %s "+
-		"--gen-len %s",
-		printable.ShellWord(printable.Operand(r.Card.Checkpoint())), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
+	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --gen-len %s --model %s %s "+
+		"--prompt-len %s", lengthsOf(&q.Gen), printable.ShellWord(printable.Operand(r.Card.Checkpoint())), load, lengthsOf(&q.Prompt))}
 }
 
 // lengthsOf are lengths as "llmprof measure" takes them, which reads no traces.

@@ -71,8 +71,11 @@ func (p *paper) outputFlags(f *pflag.FlagSet) {
 
 // commandLine is the command with the flags that were given, quoted for a shell.
 // It has the name alone of the file that is written, since a path can identify a person.
-func commandLine(cmd *cobra.Command) string {
+func commandLine(cmd *cobra.Command, args ...string) string {
 	parts := []string{cmd.CommandPath()}
+	for _, arg := range args {
+		parts = append(parts, printable.ShellWord(arg))
+	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		switch {

@@ -63,6 +63,7 @@ type Table struct {
 	Title   string
 	Columns []Column
 	Rows    []Row
+	Brief   bool // A terminal is not told which columns it has no room for.
 }
 
 // Keyed is a table for programs, whose columns have a key alone.

@@ -116,7 +116,7 @@ func (t Table) text(w *textWriter) {
 		}
 		w.line(l.row(w, i, r))
 	}
-	if len(l.dropped) > 0 {
+	if len(l.dropped) > 0 && !t.Brief {
 		for _, line := range Wrap("columns left out at this width: "+strings.Join(l.dropped, ", "), w.prose()) {
 			w.line(w.paint(line, Faint))
 		}

@@ -82,7 +82,8 @@ func (f *Fleet) index(model int, r *plan.Row) int {
 
 // Table is the fleets, one a row, with the deployment of each model in a column.
 func (f *Fleet) Table() *render.Table {
-	t := &render.Table{Columns: []render.Column{{Title: "#", Key: "rank"}, {Title: "GPUs", Key: "gpus", Left: true}}}
+	t := &render.Table{Columns: []render.Column{{Title: "#", Key: "rank"}, {Title: "", Key: "mark", Left: true},
+		{Title: "GPUs", Key: "gpus", Left: true}}}
 	for _, p := range f.Plans {
 		name := p.models()[0]
 		t.Columns = append(t.Columns, render.Column{Title: name, Key: name, Left: true})
@@ -90,8 +91,11 @@ func (f *Fleet) Table() *render.Table {
 	t.Columns = append(t.Columns, render.Column{Title: "$/h", Key: "usd_h"}, render.Column{Title: "$/month", Key: "usd_month"})
 	for i := range f.Fleets {
 		x := &f.Fleets[i]
-		cells := []any{i + 1, gpusOfFleet(x)}
-		for _, r := range x.Rows {
+		cells := []any{i + 1, "", gpusOfFleet(x)}
+		for k, r := range x.Rows {
+			if mark := f.Plans[k].uncertain(r); mark != "" {
+				cells[1] = mark
+			}
 			text := fmt.Sprintf("%d: %s, %s", r.GPUs, Split(r), r.Scheme)
 			if x.GPU == "" {
 				text = fmt.Sprintf("%d × %s: %s, %s", r.GPUs, r.Card.GPU.Key, Split(r), r.Scheme)

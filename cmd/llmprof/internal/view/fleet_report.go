@@ -62,7 +62,7 @@ func (f *Fleet) ReportPage(files bool) (*report.Page, error) {
 	for i, p := range plans {
 		var sure render.Fields
 		p.choice(&sure)
-		section(fmt.Sprintf("model-%d", i+1), p.models()[0], report.Part{Block: sure}, p.percentiles(&p.Shown[0]))
+		section(fmt.Sprintf("model-%d", i+1), p.models()[0], report.Part{Block: sure})
 	}
 	for i, p := range plans {
 		section(fmt.Sprintf("sources-%d", i+1), "Assumptions and sources of "+p.models()[0], report.Part{Block: p.sources(&p.Shown[0])})

@@ -31,10 +31,11 @@ type Plan struct {
 // Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
 func (p *Plan) Page() *render.Document {
 	d, rows := &render.Document{}, p.rows(p.multiples())
+	rows.Brief = true
 	if rows.Title = p.title(); len(p.Shown) == 0 {
 		d.Title = rows.Title
 	}
-	d.Blocks = append(d.Blocks, rows, render.Notes{Title: "Warnings", Items: Texts(p.warnings())}, p.summary())
+	d.Blocks = append(d.Blocks, rows, p.summary())
 	if p.Full && len(p.Result.Rejected) > 0 {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
@@ -65,10 +66,17 @@ func asAsked(t unit.Seconds) string {
 	return number + " " + symbol
 }
 
+// asText is the code of the warning that a model which sees or hears is priced as text.
+const asText = "text"
+
 // title says what was asked for.
 func (p *Plan) title() string {
 	q := p.Request
-	parts := []string{fmt.Sprintf("%s, %s + %s tokens", strings.Join(p.models(), ", "), LengthWords(&q.Prompt), LengthWords(&q.Gen))}
+	tokens := "tokens"
+	if slices.ContainsFunc(p.warnings(), func(w unit.Warning) bool { return w.Code == asText }) {
+		tokens = "text tokens"
+	}
+	parts := []string{fmt.Sprintf("%s, %s + %s %s", strings.Join(p.models(), ", "), LengthWords(&q.Prompt), LengthWords(&q.Gen), tokens)}
 	for i := range q.Targets {
 		parts = append(parts, fmt.Sprintf("%v %v", &q.Targets[i], asAsked(q.Targets[i].Most)))
 	}
@@ -156,8 +164,8 @@ func tail(r *plan.Row, t *plan.Target) any {
 }
 
 // uncertain marks a row of whose GPU nothing was observed.
-func (p *Plan) uncertain(i int) string {
-	if a := p.accuracy(&p.Shown[i]); a.N == 0 && a.EngineN > 0 {
+func (p *Plan) uncertain(r *plan.Row) string {
+	if a := p.accuracy(r); a.N == 0 && a.EngineN > 0 {
 		return "?"
 	}
 	return ""
@@ -201,7 +209,7 @@ func (p *Plan) rows(loads []float64) render.Table {
 		if r.Pareto {
 			mark = "*"
 		}
-		mark += p.uncertain(i)
+		mark += p.uncertain(r)
 		cells := []any{
 			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
 			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
@@ -322,6 +330,10 @@ func (p *Plan) summary() render.Fields {
 		p.choice(&f)
 	}
 	f.Add("Others", p.others()...)
+	said := func(w unit.Warning) bool { return w.Code == asText } // by the title
+	if warnings := Texts(slices.DeleteFunc(p.warnings(), said)); len(warnings) > 0 {
+		f.Add("Warnings", warnings...)
+	}
 	return f
 }
 
@@ -340,7 +352,8 @@ func (p *Plan) choice(f *render.Fields) {
 	}
 	f.Add("Risk", p.risk(r)...)
 	if s := p.simpler(); s != nil {
-		f.Add("Simpler", p.deployment(s)+"; without replicas that only prefill (--aggregated)")
+		f.Add("Simpler", fmt.Sprintf("%d × %s, $%.0f/month, without replicas that only prefill (--aggregated)", s.GPUs, s.Card.GPU.Key,
+			float64(s.PerMonth())))
 	}
 	if p.Full || len(p.Launch) > 0 {
 		f.Add("Same by", "llmprof "+p.Same(r))
