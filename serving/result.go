@@ -89,27 +89,6 @@ func (s *Sketch) Quantile(share float64) float64 {
 	return math.NaN()
 }
 
-// A Point is a value with the share of the values up to it.
-type Point struct{ Value, Share float64 }
-
-// CDF is the distribution as points, at most about n of them.
-func (s *Sketch) CDF(n int) []Point {
-	var all []Point
-	seen, last := 0, -1.0
-	for i, count := range s.Counts {
-		if count == 0 {
-			continue
-		}
-		seen += count
-		share := float64(seen) / float64(s.N)
-		if share-last >= 1/float64(n) || seen == s.N {
-			all = append(all, Point{s.value(i), share})
-			last = share
-		}
-	}
-	return all
-}
-
 // An SLO is what a request has to meet to count for goodput; 0 for no limit.
 type SLO struct{ TTFT, TPOT, E2E unit.Seconds }
 

@@ -168,20 +168,12 @@ func (t *Steadies) Simulate(source Source, l Layout, o Options) (*Result, error)
 
 // overload is that so many replicas cannot answer a rate, and names the largest that they can.
 func (f *flow) overload(c *Capacity, rate float64, replicas int) error {
-	where, why := "", ""
-	switch {
-	case f.handed && replicas == 1:
-		where = " in the replica that decodes"
-	case f.handed:
-		where = fmt.Sprintf(" in each of %d replicas that decode", replicas)
-	case replicas > 1:
-		where = fmt.Sprintf(" in each of %d replicas", replicas)
-	}
+	why := ""
 	if c.Bound == preemption {
 		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
 	return fmt.Errorf("%.4g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
-		"sequences at once%s)%s", rate, f.units(replicas)*c.Rate, c.Bound, c.Running, where, why)
+		"sequences of a replica at once)%s", rate, f.units(replicas)*c.Rate, c.Bound, c.Running, why)
 }
 
 // Replicas that prefill and replicas that decode are two queues in tandem: the second has the first's departures as its arrivals, which

@@ -229,18 +229,16 @@ var errMany = fmt.Errorf("more than %d requests: they are sorted by time, and no
 
 // all reads a trace that was written as requests ended.
 func (t *Trace) all(next func() (*record, error)) error {
-	for {
-		r, err := next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = t.gather(r)
-		}
-		if err != nil {
-			return err
+	r, err := next()
+	for err == nil {
+		if err = t.gather(r); err == nil {
+			r, err = next()
 		}
 	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // gather takes a record of those that are sorted.

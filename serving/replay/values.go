@@ -15,8 +15,8 @@ import (
 	"llmprof/internal/input"
 )
 
-// mostRecord is how many bytes of one record are read: Mooncake's have a hash for every 512 tokens of a prompt. mostWord is how many bytes a
-// text or a number has outside of records.
+// mostRecord is how many bytes of one record are read: Mooncake's have a hash for every 512 tokens of a prompt. mostWord is how many bytes
+// a text or a number has outside of records.
 const (
 	mostRecord = 1 << 20
 	mostWord   = 1 << 26

@@ -67,9 +67,10 @@ func (s *Simulation) distributions() []plots.Distribution {
 	var all []plots.Distribution
 	for _, p := range s.Points {
 		d := plots.Distribution{Name: p.Name}
+		const points = 300
 		for i, k := range sketches(p.Result) {
-			for _, x := range k.CDF(300) {
-				d.Times[i] = append(d.Times[i], plots.Quantile{Value: x.Value, Share: x.Share})
+			for share := 1.0 / points; share < 1+0.5/points && k.N > 0; share += 1.0 / points {
+				d.Times[i] = append(d.Times[i], plots.Quantile{Value: k.Quantile(min(share, 1)), Share: min(share, 1)})
 			}
 		}
 		all = append(all, d)
