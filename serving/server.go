@@ -173,13 +173,12 @@ func (s *Server) beyondWatermark(r *room, tokens int) error {
 
 // Yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
 func (s *Speculation) Yields() float64 {
-	if s.Drafts == 0 {
-		return 1
+	mean, chance := 1.0, 1.0
+	for range s.Drafts {
+		chance *= s.Acceptance
+		mean += chance
 	}
-	if s.Acceptance == 1 {
-		return float64(s.Drafts + 1)
-	}
-	return (1 - math.Pow(s.Acceptance, float64(s.Drafts+1))) / (1 - s.Acceptance)
+	return mean
 }
 
 // gainsVary reports whether steps gain different numbers of tokens for a sequence.

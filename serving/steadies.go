@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"llmprof/analytic/engine"
-	"llmprof/unit"
 )
 
 // Steadies are the steady states of a server at any rate or with any number of clients, with any number of replicas, which
@@ -210,15 +209,12 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	}
 	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)),
 		Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad, pipelined: rest.pipelined}
-	if st, err = t.decode.complete(st, rate, l.Replicas); err != nil {
+	if st, err = t.decode.complete(st, rate, l.Replicas+l.Prefillers); err != nil {
 		return nil, err
 	}
 	mean := func(a, b float64) float64 { return (a*prefillers + b*replicas) / (prefillers + replicas) }
 	st.Cache, st.Utilization = mean(first.Cache, rest.Cache), mean(first.Utilization, rest.Utilization)
 	// By Little's law; those that are handed over have their first token.
 	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT)
-	if gpus, price := t.server.Predictor.Replica(); price > 0 {
-		st.Cost = unit.Dollars(float64(price) * float64(gpus) * (replicas + prefillers) / 3600 / rate)
-	}
 	return st, nil
 }

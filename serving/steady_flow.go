@@ -157,9 +157,7 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error)
 	st.Rate, st.Throughput = rate, rate*f.gen
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
 	gpus, price := f.server.Predictor.Replica()
-	if price > 0 {
-		st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)
-	}
+	st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)
 	if !(st.TTFT > 0 && st.E2E > 0 && st.Energy > 0 && st.E2E+unit.Seconds(st.Energy) < unit.Seconds(math.Inf(1))) {
 		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server "+
 			"has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
