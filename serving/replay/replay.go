@@ -279,7 +279,10 @@ func (t *Trace) inOrder(err error) error {
 func (t *Trace) Next() (serving.Request, bool) {
 	for t.err == nil && (t.options.Requests == 0 || t.sent < t.options.Requests) {
 		w, err := t.next()
-		switch {
+		if t.sent == 0 {
+			t.first, t.last = w.at, w.at
+		}
+		switch at := (w.at - t.first) / t.options.Speed; {
 		case errors.Is(err, io.EOF):
 			if t.sent == 0 {
 				t.err = t.none()
@@ -287,31 +290,22 @@ func (t *Trace) Next() (serving.Request, bool) {
 			return serving.Request{}, false
 		case err != nil:
 			t.err = err
-			return serving.Request{}, false
 		case t.skips(&w):
-			continue
-		}
-		if t.sent == 0 {
-			t.first, t.last = w.at, w.at
-		}
-		if w.at < t.last {
+		case w.at < t.last:
 			t.err = fmt.Errorf("line %d: request %d came %.4g s before the one ahead of it: sort the trace by time", w.line, t.sent+t.Skipped+1,
 				t.last-w.at)
-			return serving.Request{}, false
-		}
-		t.last = w.at
-		t.sent++
-		at := (w.at - t.first) / t.options.Speed
-		if at > mostSeconds {
-			t.err = fmt.Errorf("line %d: request %d comes %.4g s after the first: at most %g s are replayed", w.line, t.sent+t.Skipped, at,
+		case at > mostSeconds:
+			t.err = fmt.Errorf("line %d: request %d comes %.4g s after the first: at most %g s are replayed", w.line, t.sent+t.Skipped+1, at,
 				float64(mostSeconds))
-			return serving.Request{}, false
+		default:
+			t.last = w.at
+			t.sent++
+			r := serving.Request{At: unit.Seconds(at), Prompt: w.prompt, Gen: w.gen}
+			if len(w.hashes) > 0 && t.Block > 0 {
+				r.Hashes, r.HashTokens = w.hashes, t.Block
+			}
+			return r, true
 		}
-		r := serving.Request{At: unit.Seconds(at), Prompt: w.prompt, Gen: w.gen}
-		if len(w.hashes) > 0 && t.Block > 0 {
-			r.Hashes, r.HashTokens = w.hashes, t.Block
-		}
-		return r, true
 	}
 	return serving.Request{}, false
 }
