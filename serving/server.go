@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 
 	"llmprof/analytic"
@@ -65,10 +66,7 @@ func (s *Server) Check() error {
 		return fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
 	case (s.Offload > 0 || s.Scheduler.Swap) && s.ToHost <= 0:
 		return fmt.Errorf("cache in host memory: the rate of the link to the host is not known")
-	}
-	switch s.Routing {
-	case "", "round-robin", "least-loaded", "prefix-aware":
-	default:
+	case !slices.Contains([]string{"", "round-robin", "least-loaded", "prefix-aware"}, s.Routing):
 		return fmt.Errorf("routing is %.40q: want round-robin, least-loaded or prefix-aware", s.Routing)
 	}
 	if most, pooled := s.Predictor.MostSequences(s.Scheduler.Budget); pooled && most == 0 {

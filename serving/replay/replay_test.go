@@ -266,7 +266,7 @@ func TestKnownAndRefused(t *testing.T) {
 		`{"results":{},"run":{},"scenario":{},"version":"0.2.1"}`:                        "a Benchmark Report of llm-d, which lacks requests",
 		`{"build_commit":"x","n_prompt":512,"n_gen":0,"avg_ts":5}`:                       "the result of llama-bench, which lacks requests",
 		`{"date":"x","total_input_tokens":5,"request_throughput":1.5}`:                   "--save-detailed",
-		`{"input_lens":[5],"output_lens":[5]}`:                                           "0 start_times, 1 input_lens and 1 output_lens: want as many of each",
+		`{"input_lens":[5],"output_lens":[5]}`:                                           "0 start_times, 1 input_lens and 1 output_lens",
 		`{"input_lens":[5,6],"output_lens":[5,6],"start_times":[0]}`:                     "1 start_times, 2 input_lens",
 		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:                       "is no time",
 		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": NaN, \"generated\": 5}": "line 2: prompt: \"NaN\" is no " +
@@ -363,7 +363,8 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{`{"time": 0, "generated": 5}`, "line 1: no field for prompt tokens: want"},
 		{good + `{"time": 0, "prompt": 5}`, "line 2: no field for generated tokens: want"},
 		{`{"start_times": [0], "input_lens": [5]}`, "1 start_times, 1 input_lens and 0 output_lens"},
-		{`{"start_times": [0], "output_lens": [5]}`, "line 1: the results of a benchmark by vLLM or SGLang with 1 start_times, 0 input_lens and 1 output_lens"},
+		{`{"start_times": [0], "output_lens": [5]}`,
+			"line 1: the results of a benchmark by vLLM or SGLang with 1 start_times, 0 input_lens and 1 output_lens"},
 		{`{"start_times": [0], "input_lens": [5], "output_lens": [1e8]}`, "line 1: output_lens: 1e8 tokens are more than"},
 		{fmt.Sprintf(mooncake, 0) + `{"timestamp": 5, "input_length": 1024}`,
 			"line 2: no field for generated tokens: a trace of Mooncake has outputlength in each"},
