@@ -63,7 +63,7 @@ type planTarget struct {
 	Most       unit.Seconds `json:"most_s" jsonschema:"exclusiveMinimum=0"`
 }
 
-// A planSimulated is what a simulation of the load says of a row, at the end that asked.at names.
+// A planSimulated is what a simulation of the load says of a row, or of a later row its sample path, at the end that asked.at names.
 type planSimulated struct {
 	Requests int              `json:"requests" jsonschema:"minimum=1"`
 	TTFT     planDistribution `json:"ttft_s"`
@@ -133,7 +133,7 @@ type planRowJSON struct {
 	PerGPU *float64 `json:"usd_gpu_h" jsonschema:"exclusiveMinimum=0"`
 	// who offers that price, and when; empty where no price is known
 	PriceSource string         `json:"price_source"`
-	Simulated   *planSimulated `json:"simulated"` // null without a load
+	Simulated   *planSimulated `json:"simulated"` // null without a load, and of rows after the third without percentiles
 	Loads       []planLoadJSON `json:"loads"`     // steady states at multiples of the load
 	// most requests a second that it answers, at the end that asked.at names; null without a load
 	Capacity *float64 `json:"capacity_requests_s" jsonschema:"exclusiveMinimum=0"`
