@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A source is pieces of a header, and of zeros between them.
@@ -41,16 +40,15 @@ func begin(keys, tensors uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, tensors), keys)
 }
 
-// parsed reads a header, and fails the test where that takes much time or memory.
+// parsed reads a header, and fails the test where that takes much memory.
 func parsed(t *testing.T, s *source) (*Header, error) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start := time.Now()
 	h, err := Parse(io.MultiReader(s.pieces...), s.size)
 	runtime.ReadMemStats(&after)
-	if took, mb := time.Since(start), (after.TotalAlloc-before.TotalAlloc)>>20; took > 4*time.Second || mb > 200 {
-		t.Errorf("it took %v and %d MB", took, mb)
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 200 {
+		t.Errorf("it took %d MB", mb)
 	}
 	return h, err
 }
