@@ -14,7 +14,7 @@ import (
 )
 
 // A search estimates every deployment of every card alone, works out the steady states of those that a closed form says are best on their
-// card, the cards that may be shown first, and simulates the rows that are shown.
+// card, the cards that may be shown first, and simulates the first rows.
 
 // A Result is what a search came to.
 type Result struct {
