@@ -172,12 +172,15 @@ func (l *Lengths) lognormal(deviations float64) float64 {
 }
 
 func (l *Lengths) moments() (mean, square float64) {
-	if l.Kind == "uniform" {
+	switch l.Kind {
+	case "uniform":
 		n := l.High - l.Low + 1
 		mean = (l.Low + l.High) / 2
 		return mean, mean*mean + (n*n-1)/12
+	case "lognormal", "trace":
+		return l.Mean, l.Mean * l.Mean * (1 + l.Spread*l.Spread)
 	}
-	return l.Mean, l.Mean * l.Mean * (1 + l.Spread*l.Spread)
+	return l.Mean, l.Mean * l.Mean
 }
 
 // Longest is the longest of the lengths; of lognormal ones that of 999 in a thousand.

@@ -17,6 +17,7 @@ type stepTimes struct {
 	prices *prices
 	draft  *prices
 	graphs float64 // up to how many tokens of a step graphs launch it
+	longer float64 // by how much longer each token of a prompt takes for each by which that is longer, as a share
 	steps  map[stepped]*Cost
 }
 
@@ -134,6 +135,17 @@ func (f *flow) graphed() float64 {
 	}
 	beyond := sort.Search(high-low, func(i int) bool { return launch(low+i) >= (few+many)/2 })
 	return float64(low + beyond - 1 + f.server.Drafts) // the sequence that decodes has its drafts besides
+}
+
+// attended is the slope of the time of a prompt's token over the prompt's length, as a share of that time. It compares a prompt of the mean
+// length alone with one behind as many tokens: causal attention of the second has three times as many pairs of tokens.
+func (f *flow) attended() float64 {
+	length := f.uncached.length
+	of := func(past float64) float64 {
+		return float64(f.prices.mixed([]operator.Group{{Batch: 1, New: length, Past: past, Logits: 1}}, 0).Time)
+	}
+	alone := of(0)
+	return max(of(length)-alone, 0) / (2 * length * alone)
 }
 
 // launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of

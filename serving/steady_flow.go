@@ -64,7 +64,7 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	f.room = s.room()
 	f.blocks = float64(f.room.blocks) * f.peers
 	f.means(f.drawJobs(averaged))
-	f.graphs = f.graphed()
+	f.graphs, f.longer = f.graphed(), f.attended()
 	return f, nil
 }
 

@@ -63,10 +63,17 @@ func (f *flow) drawJobs(n int) []job {
 			v.growth = (f.of(float64(prompt+answers[i])) - v.begin) / float64(v.steps)
 		}
 		if !f.handed {
-			v.tokens = float64(prompt - f.server.cached(prompt))
+			v.tokens = f.computed(prompt)
 		}
 	}
 	return jobs
+}
+
+// computed is how many tokens of a prompt have to be computed. The tables of steps price all prompts at one length, whose attention is the
+// mean of theirs: a longer one has more attention than that, and counts as a prompt of more tokens, a shorter one of fewer.
+func (f *flow) computed(prompt int) float64 {
+	tokens := float64(prompt - f.server.cached(prompt))
+	return max(tokens*(1+f.longer*(tokens-f.uncached.length)), 1)
 }
 
 // come draws requests that come at a rate to one of the queues that a router serves in turn. Their intervals have as many exponential
