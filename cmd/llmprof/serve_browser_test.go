@@ -171,7 +171,8 @@ func (p *tab) wait(t *testing.T, expression string) {
 	const most = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(p, most)
 	defer cancel()
-	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(most)) // not after 30 s
+	often, last := chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(most) // By default it gives up after 30 s.
+	poll := chromedp.Poll(expression, nil, often, last)
 	if err := chromedp.Run(ctx, poll); err != nil {
 		var text string
 		p.eval(t, `document.getElementById("verdict")?.innerText ?? document.body.innerText`, &text)
