@@ -66,17 +66,10 @@ func asAsked(t unit.Seconds) string {
 	return number + " " + symbol
 }
 
-// asText is the code of the warning that a model which sees or hears is priced as text.
-const asText = "text"
-
 // title says what was asked for.
 func (p *Plan) title() string {
 	q := p.Request
-	tokens := "tokens"
-	if slices.ContainsFunc(p.warnings(), func(w unit.Warning) bool { return w.Code == asText }) {
-		tokens = "text tokens"
-	}
-	parts := []string{fmt.Sprintf("%s, %s + %s %s", strings.Join(p.models(), ", "), LengthWords(&q.Prompt), LengthWords(&q.Gen), tokens)}
+	parts := []string{fmt.Sprintf("%s, %s + %s tokens", strings.Join(p.models(), ", "), LengthWords(&q.Prompt), LengthWords(&q.Gen))}
 	for i := range q.Targets {
 		parts = append(parts, fmt.Sprintf("%v %v", &q.Targets[i], asAsked(q.Targets[i].Most)))
 	}
@@ -330,8 +323,7 @@ func (p *Plan) summary() render.Fields {
 		p.choice(&f)
 	}
 	f.Add("Others", p.others()...)
-	said := func(w unit.Warning) bool { return w.Code == asText } // by the title
-	if warnings := Texts(slices.DeleteFunc(p.warnings(), said)); len(warnings) > 0 {
+	if warnings := Texts(p.warnings()); len(warnings) > 0 {
 		f.Add("Warnings", warnings...)
 	}
 	return f
