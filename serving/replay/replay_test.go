@@ -347,6 +347,15 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestLongTextIsRefused holds that a text outside of records is refused by the limit of such texts.
+func TestLongTextIsRefused(t *testing.T) {
+	text := strings.NewReader(strings.Repeat("x", mostWord+1))
+	_, err := Read(io.MultiReader(strings.NewReader(`{"input_lens": [1], "output_lens": [1], "text": "`), text), Options{})
+	if want := "line 1 is longer than 67 MB, the most that is read of a text or a number"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // Errors name the line and the field, and say what is wrong with it: the length that is missing, is none or is too long, the unit of the
 // times, and where they change.
 func TestErrorsSayWhatIsWrong(t *testing.T) {

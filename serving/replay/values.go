@@ -22,7 +22,10 @@ const (
 	mostWord   = 1 << 26
 )
 
-var errLong = errors.New("longer")
+var (
+	errLong = fmt.Errorf("longer than %s, the most that is read of one record", input.Size(mostRecord))
+	errWord = fmt.Errorf("longer than %s, the most that is read of a text or a number", input.Size(mostWord))
+)
 
 // A lines gives a parser one line of a text at a time, so that it is known in which one reading fails, and bounds a record. The parser of
 // JSON gets the numbers that Python writes and JSON lacks as strings.
@@ -33,7 +36,7 @@ type lines struct {
 	err  error // why there is no further text
 
 	json            bool
-	words           bool   // There is no record.
+	words           bool   // No record has begun.
 	quoted, escaped bool   // The next byte is in a string, and behind a backslash.
 	word            string // what is left of such a number
 }
@@ -55,7 +58,9 @@ func (l *lines) next() (c byte) {
 		return c
 	}
 	if l.left == 0 {
-		l.err = errLong
+		if l.err = errLong; l.words {
+			l.err = errWord
+		}
 		return 0
 	}
 	c, l.err = l.b.ReadByte()
@@ -164,8 +169,8 @@ func (v *values) wrong(err error) error {
 // broken says why a record could not be read, at the line up to which the file was.
 func broken(line int, err error) error {
 	switch {
-	case errors.Is(err, errLong):
-		return fmt.Errorf("line %d is longer than %s, the most that is read of one record", line, input.Size(mostRecord))
+	case errors.Is(err, errLong), errors.Is(err, errWord):
+		return fmt.Errorf("line %d is %w", line, err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("line %d: the file ends in the middle of a record", line)
 	}
