@@ -104,6 +104,24 @@ func TestHelpIsComplete(t *testing.T) {
 	})
 }
 
+// TestFlagsCompleteWhereAsked holds that flags complete only for a shell that asks: cobra keeps what completes a flag, with the flag, for
+// as long as the program runs.
+func TestFlagsCompleteWhereAsked(t *testing.T) {
+	for _, args := range [][]string{{"estimate"}, {cobra.ShellCompRequestCmd, "estimate"}, {cobra.ShellCompNoDescRequestCmd, "estimate"}} {
+		completed := 0
+		each((&app{args: args}).root(), func(cmd *cobra.Command) {
+			for _, name := range []string{"model", "gpu", "gpus", "engine"} {
+				if _, ok := cmd.GetFlagCompletionFunc(name); ok {
+					completed++
+				}
+			}
+		})
+		if asked := len(args) > 1; asked != (completed > 0) {
+			t.Errorf("%v: %d flags complete", args, completed)
+		}
+	}
+}
+
 // each calls f for cmd and all commands below it.
 func each(cmd *cobra.Command, f func(*cobra.Command)) {
 	f(cmd)

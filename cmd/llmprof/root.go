@@ -125,7 +125,7 @@ func complete(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 		case f.Name == "model":
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeModels)
-		case f.Name == "gpu", cmd.Name() == "plan" && f.Name == "gpus":
+		case f.Name == "gpu" || f.Name == "gpus":
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeGPUs)
 		}
 	})
