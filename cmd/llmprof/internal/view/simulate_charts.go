@@ -63,14 +63,17 @@ func (s *Simulation) timelines() []plots.ServedTime {
 	return all
 }
 
+// chartPoints is the number of quantiles by which a chart draws a distribution.
+const chartPoints = 300
+
 func (s *Simulation) distributions() []plots.Distribution {
 	var all []plots.Distribution
 	for _, p := range s.Points {
 		d := plots.Distribution{Name: p.Name}
-		const points = 300
 		for i, k := range sketches(p.Result) {
-			for share := 1.0 / points; share < 1+0.5/points && k.N > 0; share += 1.0 / points {
-				d.Times[i] = append(d.Times[i], plots.Quantile{Value: k.Quantile(min(share, 1)), Share: min(share, 1)})
+			for n := 1; n <= chartPoints && k.N > 0; n++ {
+				share := float64(n) / chartPoints
+				d.Times[i] = append(d.Times[i], plots.Quantile{Value: k.Quantile(share), Share: share})
 			}
 		}
 		all = append(all, d)
