@@ -35,8 +35,10 @@ def main():
                        "--gen-len", str(round(c["avg_output_len"])), "--tp", str(ranks), "--format", "json"]
             command += ["--weights", "fp8"] * name.endswith("FP8") + ["--ep", str(ep)] * (ep > 1)
             done = subprocess.run([program, *command], capture_output=True, text=True)
+            if "does not fit" in done.stderr + done.stdout:
+                continue  # with that many tokens of each sequence at once
             if done.returncode:
-                continue  # it does not fit with that many tokens of each sequence at once
+                sys.exit(done.stderr)
             said = json.loads(done.stdout)
             time = said["tpot_s"]["expected"] / (c["median_itl_ms"] / 1e3) - 1
             joules, measured, per = said["energy_j"]["per_request"], c["energy_per_token_joules"], round(c["avg_output_len"])
