@@ -26,8 +26,9 @@ func inHostMemory(p *engine.Placed) bool {
 // more memory of the GPU.
 var passes = []int{512, 1024, 2048, 4096}
 
-// bestPlacement is the placement that fits and with which a request takes least. Of a mixture it has all experts on the host, or those of
-// as few layers as let the rest fit. Of a dense model, and where not even that fits, it has as many layers on the GPU as fit.
+// bestPlacement is the placement that fits and with which a request takes least. It puts all experts of a mixture on the host, or those of
+// the fewest layers with which the rest fits the GPU. A dense model, and a mixture that does not fit even so, has as many layers on the GPU
+// as fit.
 func bestPlacement(c *analytic.Case, pageable bool) (*engine.Placed, error) {
 	var best *engine.Placed
 	for _, step := range passes {

@@ -143,7 +143,7 @@ func TestCalibrationMoves(t *testing.T) {
 	base, err := f.Apply(g, "native")
 	testkit.Must(t, err)
 	all := f.SlowEnds(g, "native", &base.Constants)
-	unknown := base.Board // of which only the default power is known
+	unknown := base.Board // This is how far constants that are defaults may be off.
 	longer := map[string]float64{}
 	for _, end := range all {
 		section, _, _ := strings.Cut(end[0].Constant.String(), ".")

@@ -18,11 +18,11 @@ import (
 type candidate struct {
 	Row
 	deployed *deployment.Deployment
-	alone    analytic.Estimate // of a request that has the unit for itself
-	slower   float64           // by how much longer than expected everything takes at the end that is asked for
+	alone    analytic.Estimate // estimate of a request that has the unit for itself
+	slower   float64           // how many times as long as expected everything takes at the end that is asked for
 	units    int               // units that the load takes by the closed form
 	likely   float64           // what the row ranks by, by the closed form
-	missed   float64           // by how many times it misses a target by the closed form; at most 1 where it misses none
+	missed   float64           // the closed form over the target that is missed most; at most 1 where none is
 	atLoad   float64           // the same with those units under the load; without targets the time of a request
 	tried    map[trial]*Row
 	prompts  float64 // share of the time that prompts take by the closed form
@@ -296,7 +296,7 @@ func (s *search) ranked(c *candidate, points []guess, g *guess) float64 {
 	switch q := s.q; {
 	case q.By == Energy:
 		return g.energy
-	case q.By == Latency: // as many units as are allowed
+	case q.By == Latency: // All units that are allowed are taken.
 		units := float64(max(q.affordable(&c.Row, c.GPUs), 1) * c.DP)
 		for i := range points {
 			if p := &points[i]; p.rate >= q.rate()*c.slower/units && p.inSystem >= float64(q.clients())/units {

@@ -53,8 +53,9 @@ func (q *Request) misses(r *Row, of ...Figure) bool {
 	return slices.ContainsFunc(q.Targets, func(t Target) bool { return slices.Contains(of, t.Of) && q.figure(r, &t) > t.Most })
 }
 
-// figure is what a row has of a target: of a simulated row the end of what seeds may move it to, and no less than the steady state's mean;
-// of a sample path its percentile; else the mean, which stands for percentiles from the 90th on.
+// figure is what a row has of a target. A simulated row has the end of what seeds may move the figure to, and no less than the mean of the
+// steady state. A row whose sample path was followed has the percentile of that path. Any other row has the mean, which stands for
+// percentiles from the 90th on.
 func (q *Request) figure(r *Row, t *Target) unit.Seconds {
 	steady := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of]
 	if r.Simulated == nil {

@@ -32,7 +32,7 @@ type Rejected struct {
 
 // A Miss is the deployment that came nearest to what was asked for.
 type Miss struct {
-	Reason string  // in words, with what would have to give
+	Reason string  // why it was rejected, and what would have to give
 	By     float64 // how many times too much the worst figure is; +Inf where there is no estimate
 	Row    *Row    // nil where there is no estimate
 }
@@ -178,7 +178,7 @@ func (h *hunt) gather() *Result {
 		}
 	}
 	slices.SortStableFunc(r.Rejected, func(a, b Rejected) int { return cmp.Compare(a.Miss.By, b.Miss.By) })
-	r.Rejected = slices.DeleteFunc(r.Rejected, func(x Rejected) bool { // by one of several engines
+	r.Rejected = slices.DeleteFunc(r.Rejected, func(x Rejected) bool { // Several engines may have rejected one card.
 		again := answered[x.Card.kind()]
 		answered[x.Card.kind()] = true
 		return again
@@ -201,7 +201,7 @@ type search struct {
 	searched int
 	searches int  // how often it was searched again
 	refused  bool // a simulation refused a row since it was searched
-	events   *int // that loads of clients may still be simulated for
+	events   *int // number of events for which loads of clients may still be simulated
 }
 
 // unpriced reports whether the card falls out for want of a price.

@@ -103,7 +103,7 @@ type Result struct {
 	Transient   *Transient // nil where no steady state was looked for
 	Completed   int
 	Refused     int    // longer than the model or the cache
-	Refusal     string // which was refused first, and why
+	Refusal     string // the first request that was refused, and why
 	Preempted   int    // times
 	Limited     bool   // there is an SLO
 	Energy      unit.Joules

@@ -167,7 +167,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	c.mixed, c.first = c.all[:decode], c.all[decode:]
 	for _, all := range [2][]*replica{c.mixed, c.first} {
 		sharing := s.Predictor.Par.ExpertReplicas()
-		groups := (len(all) + sharing - 1) / sharing // which take turns, as servers behind a router
+		groups := (len(all) + sharing - 1) / sharing // They take turns, as servers behind a router do.
 		peers := make([][]*replica, groups)
 		for i, r := range all {
 			peers[i%groups] = append(peers[i%groups], r)
@@ -196,7 +196,7 @@ const (
 	cacheComes
 	stepEnds   // a step ends, or a replica that waited for a cache begins
 	passEnds   // a pass of the API server ends
-	outputsDue // that the host held
+	outputsDue // outputs are due that the host held
 )
 
 // An upcoming is what happens next, and when.
@@ -368,7 +368,7 @@ func (c *cluster) ended(r *replica) {
 	}
 	formed := max(r.begin, r.launched)
 	for _, p := range r.peers {
-		if p.held > 0 { // until now
+		if p.held > 0 { // The host held them until now.
 			c.output(p)
 		}
 		p.outputs, p.gains, p.ended = p.gains, p.outputs, p.ending

@@ -37,8 +37,8 @@ type traffic struct {
 // uncached are the tokens of prompts that have to be computed.
 type uncached struct {
 	mean   float64
-	past   float64 // tokens that are cached, mean over those that are not
-	length float64 // of equal prompts whose tokens have as much attention
+	past   float64 // past is the mean number of cached tokens before a token that is computed.
+	length float64 // length is what all prompts would have if they were equal and took as much attention.
 }
 
 // A memory is the KV blocks of all replicas of a queue.

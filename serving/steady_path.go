@@ -33,20 +33,20 @@ const fewestJobs, mostJobs = 4000, 40000
 
 // A job is a request that is followed.
 type job struct {
-	at, first, last float64 // when it came, and when the host had its first token and its last; 0 before that
+	at, first, last float64 // times at which it came, and the host had its first token and its last; 0 before that
 	life
-	tokens float64 // of its prompt, that have to be computed
+	tokens float64 // tokens of its prompt that have to be computed
 	begin  float64 // KV blocks of its prompt
 	growth float64 // KV blocks that it needs with each step
 	prompt int32   // tokens of its prompt
-	steps  int32   // in which it decodes
-	gaps   int32   // between its tokens
+	steps  int32   // steps in which it decodes
+	gaps   int32   // gaps between its tokens
 }
 
 // A life is how far a job has come.
 type life struct {
 	done int32   // steps that it decoded for before
-	lost int32   // of them those whose cache a preemption took
+	lost int32   // those of them whose cache a preemption took
 	left int32   // steps that it decodes for after the latest step of its prompt
 	ends float64 // number of the step that decodes and that it ends with; 0 while it does not decode
 }
@@ -113,9 +113,9 @@ type path struct {
 
 // A clock is the times of the steps of a path.
 type clock struct {
-	power  float64 // while no step runs
+	power  float64 // power while no step runs
 	now    float64
-	formed float64 // up to when the next step knows of arrivals
+	formed float64 // The next step knows of arrivals up to this time.
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
 
@@ -139,9 +139,9 @@ type occupied struct {
 
 // A forming is the step that is formed.
 type forming struct {
-	takes, tokens float64 // of prompts: as many as it takes, and those that it has
+	takes, tokens float64 // tokens of prompts that it takes at most, and those that it has
 	decodes       bool
-	share         float64 // of the sequences that decode in it
+	share         float64 // share of the sequences that decode in it
 	prompts       []int32 // jobs whose prompts end with it
 	ending        []int32 // jobs that end with it
 	blocked       bool    // a job has come, and waits for others to end
@@ -534,7 +534,7 @@ func (w *path) repeat(c *Cost) {
 	switch {
 	case w.ahead && w.settled:
 		length, lead = w.took, w.now-w.formed
-	case w.ahead: // by as much as a step takes, if the host has launched each before its begin
+	case w.ahead: // Hosts are ahead by a step where they have launched each before it begins.
 		length -= float64(c.Waits)
 		if lead = length; min(w.now-w.formed, lead) < float64(c.Before+c.Launch) {
 			return

@@ -104,7 +104,7 @@ func repeated(parts []tally) bool {
 func (y *tally) steady(rate float64, idle unit.Watts) *Steady {
 	n, time := max(y.answers, 1), y.time
 	st := &Steady{Rate: rate, TTFT: unit.Seconds(y.ttft / n), E2E: unit.Seconds(y.e2e / n), TPOT: unit.Seconds(y.tpot / max(y.several, 1))}
-	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT) // by Little's law
+	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT) // This is Little's law.
 	st.Utilization, st.Cache = min(y.busy/time, 1), min(y.blocks/time, 1)
 	st.Energy = (unit.Joules(y.energy) + idle.For(unit.Seconds(max(time-y.busy, 0)))).Times(1 / (rate * time))
 	return st
@@ -141,7 +141,7 @@ const (
 	fewAnswers   = 1000
 	someEvents   = 1 << 16
 	turning      = 4 // replicas that take turns, at most: a client has most of its requests at others than the one that answered it last
-	leastClients = 8 // of so many replicas, at least, for they are a whole number
+	leastClients = 8 // fewest clients of the replicas, for their number is rounded
 	crowd        = 2 // times as many clients as sequences run at once keep a server busy at all times: those beyond wait for longer
 	block        = 100
 )

@@ -50,7 +50,7 @@ import (
 
 // Power is the power model of one GPU.
 type Power struct {
-	Waiting  unit.Watts // at full clocks, doing nothing
+	Waiting  unit.Watts // power at full clocks without work
 	Rest     unit.Watts // power between waiting and the limit
 	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
 	Throttle float64    // how many times longer a large GEMM takes at the power limit, at least 1

@@ -124,7 +124,7 @@ func TestPowerOnH200(t *testing.T) {
 		c.Traffic = unit.Seconds(float64(r.Bytes) / float64(m.GPU.Bandwidth))
 		busy := m.BusyOf(&c)
 		busy.Compute = unit.Seconds(float64(r.FLOPs) / float64(peak.Times(k[roofline.GEMMCompute])))
-		busy.Fixed = unit.Seconds(k[roofline.GEMMFixed] * float64(r.FLOPs) / (2 * r.M * r.N * r.K)) // of each GEMM in a second
+		busy.Fixed = unit.Seconds(k[roofline.GEMMFixed] * float64(r.FLOPs) / (2 * r.M * r.N * r.K)) // the fixed time of all GEMMs of a second
 		_, got := slowed(&m.Power, energy.Load{Expected: 1, Busy: busy})
 		t.Logf("%.0f rows: %.0f W, measured %.0f", r.M, float64(got), float64(r.Watts))
 		casetest.Near(t, "power", got, r.Watts, 0.04)

@@ -36,8 +36,8 @@ func TestTracedExperts(t *testing.T) {
 }
 
 // TestPowerOfExperts holds the power of experts in MXFP4 to what OpenAI's Triton kernels drew on an H200 for so many tokens, with the
-// router and the choice of experts, in a CUDA graph of layers of gpt-oss-20b's shape (experiments/h200-experts). Those of one token, most
-// of whose time is that of starts, are predicted to draw a fifth more.
+// router and the choice of experts, in a CUDA graph of layers of gpt-oss-20b's shape (experiments/h200-experts). Kernels of one
+// token spend most of their time on starting, and are predicted to draw a fifth more than they do.
 func TestPowerOfExperts(t *testing.T) {
 	for tokens, want := range map[int]unit.Watts{1: 310, 4: 503, 8: 584, 16: 610, 32: 662, 64: 672, 128: 614} {
 		c := onEngine(t, "gpt-oss-20b", "vllm@0.33.0", analytic.Workload{Batch: tokens, PromptLen: 128, GenLen: 4})

@@ -83,7 +83,7 @@ func TestCalibrateServer(t *testing.T) {
 	for _, l := range lines {
 		before, _ := strconv.ParseFloat(l[3], 64)
 		after, _ := strconv.ParseFloat(l[4], 64)
-		if after > before/3 { // of a machine that others use too
+		if after > before/3 { // The bound is that of a machine that others use too.
 			t.Errorf("%s", l[0])
 		}
 	}

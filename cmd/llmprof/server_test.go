@@ -57,7 +57,7 @@ func (c closing) Run() int {
 
 // A standIn is a server that streams as many tokens as are asked for.
 type standIn struct {
-	failOf  atomic.Int64 // of so many requests the last one fails; 0 for none
+	failOf  atomic.Int64 // The last one of so many requests fails; 0 is for none.
 	pause   atomic.Int64 // nanoseconds between two tokens, at least 500 µs
 	noUsage bool
 	seen    atomic.Int64 // requests for more than one token
@@ -228,7 +228,7 @@ func TestMeasureServer(t *testing.T) {
 func TestInterruptedMeasure(t *testing.T) {
 	for s, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		if signal.Ignored(s) {
-			continue // as SIGHUP is under nohup, of programs that it starts too
+			continue // SIGHUP is so under nohup, and in programs that it starts too.
 		}
 		server := slow(5 * time.Millisecond)
 		results := t.TempDir()

@@ -58,7 +58,7 @@ func TestManyValues(t *testing.T) {
 	for name, x := range map[string]struct {
 		keys  int
 		kinds []uint32
-		items uint64 // of a list, or bytes of a text
+		items uint64 // items of a list, or bytes of a text
 		empty int64
 		want  string
 	}{

@@ -92,7 +92,7 @@ func (t *Table) Add(cells ...any) { t.Rows = append(t.Rows, Row{Cells: cells}) }
 type Column struct {
 	Title  string  // heading that people read
 	Key    string  // name of the column in CSV, with its unit
-	Unit   string  // in which the cells, plain numbers, are shown with one prefix; "" shows each by itself
+	Unit   string  // Cells are plain numbers of this unit, shown with one prefix; "" shows each by itself.
 	Left   bool    // texts are aligned left, quantities by their decimal point
 	Drop   int     // order in which columns are left out of a narrow table, the highest first; 0 for never
 	Max    int     // most characters of a text; 0 for any

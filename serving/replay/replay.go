@@ -20,8 +20,8 @@ import (
 // Options say how a trace is replayed, and what it does not say itself.
 type Options struct {
 	Speed    float64 // how many times faster than it was recorded; 0 for 1
-	Requests int     // at most so many; 0 for all
-	Unit     string  // of its times: "s", "ms", "us" or "ns"; "" for what the trace says
+	Requests int     // most requests that are replayed; 0 for all
+	Unit     string  // unit of its times: "s", "ms", "us" or "ns"; "" for what the trace says
 	Block    int     // tokens that a hash is of; 0 for what the trace says
 
 	lengths bool // times do not matter
@@ -31,14 +31,14 @@ type Options struct {
 // that reads as it goes.
 type Trace struct {
 	Format  string // the name of a form, or "csv" or "jsonl"
-	Unit    string // of its times: "s", "ms", "us", "ns" or "date"
+	Unit    string // unit of its times: "s", "ms", "us", "ns" or "date"
 	Block   int    // tokens that a hash is of; 0 without hashes
 	Hashed  bool   // requests name the blocks of their prompts
 	Skipped int    // requests that generated nothing
 
 	form    *form
 	times   times
-	why     []string // by what unit and blocks are known where the form does not say it
+	why     []string // how unit and blocks are known where the form does not say them
 	next    func() (row, error)
 	sorted  sorted
 	options Options

@@ -36,7 +36,7 @@ func (f *Fleet) Chosen(model int) *Plan {
 // A FleetDocument is a fleet for programs.
 type FleetDocument struct {
 	Schema string          `json:"schema"`
-	Fleets []fleetJSON     `json:"fleets"`                        // in the order of their rank
+	Fleets []fleetJSON     `json:"fleets"`                        // the fleets in the order of their rank
 	Plans  []*PlanDocument `json:"plans" jsonschema:"minItems=2"` // one of each model
 }
 

@@ -16,10 +16,10 @@ const PlanSchema = "llmprof.plan/v1"
 type PlanDocument struct {
 	Schema   string             `json:"schema"`
 	Model    string             `json:"model" jsonschema:"minLength=1"`             // the model, or several with commas between
-	Models   []string           `json:"models" jsonschema:"minItems=1,minLength=1"` // in the order in which they are asked for
+	Models   []string           `json:"models" jsonschema:"minItems=1,minLength=1"` // the models in the order in which they are asked for
 	Asked    planAskedJSON      `json:"asked"`
 	Searched int                `json:"searched"` // estimates that were made
-	Rows     []planRowJSON      `json:"rows"`     // in the order of their rank
+	Rows     []planRowJSON      `json:"rows"`     // the rows in the order of their rank
 	Rejected []planRejectJSON   `json:"rejected"` // GPUs of which no deployment qualifies, the nearest first
 	Launch   []plan.Launch      `json:"launch"`   // how the first row is started; empty without --launch
 	Check    []string           `json:"check"`    // command lines that measure the first row's server
@@ -31,8 +31,8 @@ type PlanDocument struct {
 type planAskedJSON struct {
 	PromptLen   int           `json:"prompt_len" jsonschema:"minimum=1"`
 	GenLen      int           `json:"gen_len" jsonschema:"minimum=1"`
-	Prompt      string        `json:"prompt_lengths" jsonschema:"minLength=1"` // as --in gives them
-	Gen         string        `json:"gen_lengths" jsonschema:"minLength=1"`    // as --out gives them
+	Prompt      string        `json:"prompt_lengths" jsonschema:"minLength=1"` // the lengths as --in gives them
+	Gen         string        `json:"gen_lengths" jsonschema:"minLength=1"`    // the lengths as --out gives them
 	TTFT        *unit.Seconds `json:"ttft_s" jsonschema:"exclusiveMinimum=0"`  // target of the mean; null for none
 	TPOT        *unit.Seconds `json:"tpot_s" jsonschema:"exclusiveMinimum=0"`
 	E2E         *unit.Seconds `json:"e2e_s" jsonschema:"exclusiveMinimum=0"`

@@ -44,7 +44,7 @@ func (p *Plan) ReportPage(files bool) (*report.Page, error) {
 func (p *Plan) launches(page *report.Page, title string) {
 	for i := range p.Launch {
 		s := report.Section{ID: fmt.Sprintf("launch-%d", len(page.Sections)), Title: title + p.Launch[i].Engine}
-		if i == 0 { // the only one that is printed
+		if i == 0 { // It is the only one that is printed.
 			s.ID = fmt.Sprintf("first-launch-%d", len(page.Sections))
 		}
 		for _, block := range launch(&p.Launch[i], "") {
