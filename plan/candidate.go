@@ -387,9 +387,7 @@ func (q *Request) over(g *guess, slower float64) (worst float64) {
 		case t.At >= 0.9 && t.Of == TTFT:
 			is = (g.ttft-g.wait)*max(q.Prompt.Quantile(t.At)/q.Prompt.MeanLength(), 1) + g.wait*(1-math.Log(1-t.At))
 		case t.At >= 0.9 && t.Of == E2E:
-			is *= 1.2 * max(q.Gen.Quantile(t.At)/q.Gen.MeanLength(), 1)
-		case t.At >= 0.9:
-			is *= 1.3
+			is *= max(q.Gen.Quantile(t.At)/q.Gen.MeanLength(), 1)
 		}
 		worst = max(worst, is*slower/float64(t.Most))
 	}

@@ -203,6 +203,9 @@ func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
 			}
 		}
 		if len(open) == 0 {
+			if h.undercut(ctx) {
+				continue
+			}
 			return h.told(ctx), nil
 		}
 		h.apart(open, func(r *Row) { r.confirm(ctx, h.q) })
@@ -278,6 +281,7 @@ func (r *Row) own() *Row {
 
 // confirm simulates a row, and refuses it where it misses its targets.
 func (r *Row) confirm(ctx context.Context, q *Request) {
+	before := *r
 	sure, err := r.decide(ctx, q)
 	switch {
 	case ctx.Err() != nil:
@@ -289,30 +293,53 @@ func (r *Row) confirm(ctx context.Context, q *Request) {
 		return
 	default:
 		r.search.falls(r)
+		r.search.learn(&before, r)
 	}
 	r.meets, r.search.refused = false, true
 }
 
-// decide simulates a row, and reports whether it meets its targets: the best one whatever the seed, of which four times as many requests
-// are simulated as long as a seed decides. A few requests suffice for means that hold or miss their targets by far.
+// mostLearned is by how many times more at most one simulation lengthens figures of a split: near its limit a server waits for much longer
+// than with one replica more.
+const mostLearned = 1.25
+
+// learn remembers by how many times the simulation of a row has longer figures than were known before it, which those of other rows of the
+// split are taken to be longer by: replicas that share experts wait for each other, which no path of one replica has.
+func (s *search) learn(before, r *Row) {
+	known := s.longer[r.Split]
+	for i := range s.q.Targets {
+		t := &s.q.Targets[i]
+		is, _ := r.Simulated.Of(t)
+		if was := s.q.figure(before, t); was > 0 {
+			now := max(known[t.Of], 1)
+			known[t.Of] = min(now*max(float64(is/was), 1), now*mostLearned)
+		}
+	}
+	s.longer[r.Split] = known
+}
+
+// decide simulates a row, and reports whether it meets its targets: the best one whatever the seed. Where it holds by less than a seed
+// decides, four times as many requests are simulated, of which half a spread leaves one chance in ten that the figure is beyond its target.
+// A few requests suffice for means that hold or miss their targets by far.
 func (r *Row) decide(ctx context.Context, q *Request) (meets bool, err error) {
 	least, requests := q.least(r.rank), quick
 	if q.tailed() {
 		requests = thorough
 	}
-	for ; ; requests = max(4*requests, least) {
+	for {
 		if err := r.simulate(ctx, q, requests); err != nil {
 			return false, err
 		}
-		switch {
-		case !q.holds(r, -2):
+		switch sure := q.holds(r, 1); {
+		case !q.holds(r, -2), requests >= least && !q.holds(r, 0):
 			return false, nil
-		case r.rank > 0 && (requests >= least || q.holds(r, 1)):
-			return q.holds(r, 0), nil
-		case requests >= 4*least:
-			return q.holds(r, 1), nil
-		case requests >= least && q.holds(r, 1):
+		case requests >= least && (sure || r.rank > 0), sure && r.rank > 0:
 			return true, nil
+		case requests >= 4*least:
+			return q.holds(r, 0.5), nil
+		case requests >= least:
+			requests = 4 * least
+		default:
+			requests = least
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/deployment"
+	"llmprof/internal/concurrent"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -68,19 +70,27 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 // that is tried nevertheless, with other settings.
 const hopeful = 1.4
 
+// tunable is by how many times a deployment may miss a target that is tried with other settings: steps of fewer tokens halve a 99th
+// percentile of TPOT.
+const tunable = 2.5
+
 // ofSplit is how many of the first deployments have one split: those that differ in formats alone are alike.
 const ofSplit = 2
 
 // chosen are the likeliest deployments of different splits, and the likeliest of each number of GPUs that none of them has: percentiles may
 // want wider ones.
 func (s *search) chosen() (some []*candidate) {
-	splits, sizes := map[Split]int{}, map[int]bool{}
+	type spread struct {
+		Split
+		parts int
+	}
+	splits, sizes := map[spread]int{}, map[int]bool{}
 	for _, c := range s.open {
 		many := len(some) >= s.finalists()
-		if many && sizes[c.GPUs] || !many && splits[c.Split] >= ofSplit && s.finalists() < manyFinalists {
+		if many && sizes[c.GPUs] || !many && splits[spread{c.Split, c.MicroBatches}] >= ofSplit && s.finalists() < manyFinalists {
 			continue
 		}
-		splits[c.Split]++
+		splits[spread{c.Split, c.MicroBatches}]++
 		sizes[c.GPUs] = true
 		some = append(some, c)
 	}
@@ -193,9 +203,10 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 	plain := s.qualifies(ctx, c, variant{}, most)
 	answers := plain.Utilization > 0
 	shorter, faster := answers && s.q.misses(plain, TPOT, ITL), !answers || s.q.misses(plain, TTFT)
-	if len(s.q.Drafts) == 0 && (s.q.exceeds(plain) > hopeful || !answers && s.short(ctx, c, plain) > hopeful) {
+	if len(s.q.Drafts) == 0 && (s.q.exceeds(plain) > tunable || !answers && s.short(ctx, c, plain) > hopeful) {
 		return
 	}
+	running := plain.Running / float64(plain.DP)
 	better := answers && s.q.exceeds(plain) == 0 // it qualifies, so that any may be better yet
 	var all []variant
 	budgets := s.q.Budgets
@@ -207,12 +218,11 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 			all = append(all, variant{Drafts: drafts})
 		}
 		for _, n := range budgets {
-			if n >= 2*rules.MaxSeqs*(1+drafts) && (n < rules.Budget && shorter || n > rules.Budget && faster || n != rules.Budget && better) {
+			if float64(n) > running*float64(1+drafts) && (n < rules.Budget && shorter || n > rules.Budget && faster || n != rules.Budget && better) {
 				all = append(all, variant{Drafts: drafts, Budget: n})
 			}
 		}
 	}
-	running := plain.Running / float64(plain.DP)
 	for _, n := range s.q.Limits { // A limit of twice the mean is hardly ever reached.
 		if n < rules.MaxSeqs && shorter && float64(n) < 2*running || n > rules.MaxSeqs && (!answers || faster && 2*running > float64(c.Batch)) {
 			all = append(all, variant{Limit: n})
@@ -244,14 +254,46 @@ func (s *search) short(ctx context.Context, c *candidate, r *Row) float64 {
 	return s.q.rate() * r.slower / most.Rate
 }
 
-// saving is the most units of a variant.
+// saving is the most units that save a GPU over the best row, and cost less than what is to be undercut.
 func (s *search) saving(c *candidate) int {
 	best := s.answering()
 	most := s.mostUnits(c, best)
 	if best != nil && s.q.fewestGPUs() {
 		most = min(most, (best.GPUs-1)/c.GPUs)
 	}
+	if s.below > 0 {
+		most = sort.Search(most, func(n int) bool { return s.card.hour((n+1)*c.GPUs) >= s.below })
+	}
 	return most
+}
+
+// undercut looks for a deployment that costs less than the first row among all that may by the closed form, with all settings, and reports
+// whether one ranks first now.
+func (h *hunt) undercut(ctx context.Context) bool {
+	rows := h.rows()
+	if len(rows) == 0 || h.q.By != Cost || h.q.rate() == 0 {
+		return false
+	}
+	first := &rows[0]
+	concurrent.Each(len(h.cards), func(i int) { h.cards[i].undercut(ctx, first.PerHour) })
+	return h.q.compare(&h.rows()[0], first) < 0
+}
+
+// undercut looks for a deployment of the card that costs less than a price.
+func (s *search) undercut(ctx context.Context, price unit.Dollars) {
+	if len(s.open) == 0 || !s.continuous() || s.searches == mostAgain {
+		return
+	}
+	s.below = price
+	for _, c := range s.open {
+		if ctx.Err() == nil && c.missed <= hopeful && c.likely <= beyondOf(float64(price)) && s.saving(c) > 0 {
+			s.keep(ctx, c, variant{}, s.saving(c))
+			s.variants(ctx, c)
+			c.release()
+		}
+	}
+	s.below = 0
+	slices.SortFunc(s.rows, s.q.compare)
 }
 
 // apart tries replicas that only prefill beside others that decode, in about the shares of the time that both take, with fewer and fewer

@@ -55,20 +55,23 @@ func (q *Request) misses(r *Row, of ...Figure) bool {
 
 // figure is what a row has of a target. A simulated row has the end of what seeds may move the figure to, and no less than the mean of the
 // steady state. A row whose sample path was followed has the percentile of that path. Any other row has the mean, which stands for
-// percentiles from the 90th on.
+// percentiles from the 90th on. Both are as much longer as simulations of the split were.
 func (q *Request) figure(r *Row, t *Target) unit.Seconds {
-	steady := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of]
+	steady, longer := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of], 1.0
+	if r.search != nil {
+		longer = max(r.search.longer[r.Split][t.Of], 1)
+	}
 	if r.Simulated == nil {
 		if t.At > 0 && t.At < 0.9 {
 			return 0
 		}
-		return steady
+		return steady.Times(longer)
 	}
 	is, spread := r.Simulated.Of(t)
-	if !r.Simulated.Path {
-		is = is.Times(1 + spread)
+	if r.Simulated.Path {
+		spread = longer - 1
 	}
-	if t.At == 0 {
+	if is = is.Times(1 + spread); t.At == 0 {
 		is = max(is, steady)
 	}
 	return is

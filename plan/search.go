@@ -11,6 +11,7 @@ import (
 
 	"llmprof/analytic/engine"
 	"llmprof/internal/concurrent"
+	"llmprof/unit"
 )
 
 // A search estimates every deployment of every card alone, works out the steady states of those that a closed form says are best on their
@@ -83,6 +84,7 @@ func (q *Request) fill() {
 // newSearch is a search over the deployments of a card.
 func newSearch(q *Request, card *Card) *search {
 	s := &search{q: q, card: card, splits: q.Splits, miss: noMiss(), events: new(simulatedEvents), least: math.Inf(1)}
+	s.longer = map[Split][figures]float64{}
 	if len(s.splits) == 0 {
 		s.splits = DefaultSplits(card.Model, q.MaxGPUs)
 	}
@@ -199,9 +201,11 @@ type search struct {
 	miss     Miss
 	past     int // place among the batches behind the largest one that the last deployment may qualify with
 	searched int
-	searches int  // how often it was searched again
-	refused  bool // a simulation refused a row since it was searched
-	events   *int // number of events for which loads of clients may still be simulated
+	searches int                        // how often it was searched again
+	refused  bool                       // a simulation refused a row since it was searched
+	below    unit.Dollars               // what rows have to cost less than; 0 for anything
+	longer   map[Split][figures]float64 // by how many times simulations of a split had longer figures than were known before
+	events   *int                       // number of events for which loads of clients may still be simulated
 }
 
 // unpriced reports whether the card falls out for want of a price.
