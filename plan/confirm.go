@@ -90,13 +90,16 @@ func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
 	}
 	requests := q.drawn(r, most)
 	results, errs := make([]*serving.Figures, n), make([]error, n)
-	concurrent.Each(n, func(i int) { results[i], errs[i] = r.simulated(q, all, requests/seeds, uint64(i)+1) })
+	concurrent.Each(n, func(i int) { results[i], errs[i] = r.drawn(q, all, requests/seeds, uint64(i)+1) })
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	r.Simulated = summary(results, r.slower)
 	return ctx.Err()
 }
+
+// simulated reports whether the figures of a row are those of a simulation.
+func (r *Row) simulated() bool { return r.Simulated != nil && !r.Simulated.Path }
 
 // alike is how many units of a row are alike: a router serves them in turn, and none knows of the others, so that one stands for all.
 func (r *Row) alike(q *Request) int {
@@ -106,10 +109,10 @@ func (r *Row) alike(q *Request) int {
 	return r.trial.units
 }
 
-// simulated runs the requests of one seed. Their lengths are stratified: where few prompts are long, a 99th percentile depends three times
+// drawn runs the requests of one seed. Their lengths are stratified: where few prompts are long, a 99th percentile depends three times
 // less on the seed then. A router brings each of R units every R-th request of a Poisson process, between which the times have a gamma
 // distribution of the shape R.
-func (r *Row) simulated(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
+func (r *Row) drawn(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
 	alike, layout := r.alike(q), r.layout()
 	layout.Replicas /= alike
 	var crowd serving.Crowd
@@ -289,7 +292,8 @@ func (r *Row) confirm(ctx context.Context, q *Request) {
 	case err != nil:
 		r.search.missed(Miss{err.Error(), infinite, nil})
 	case sure:
-		r.confirmed = q.least(r.rank)
+		r.meets, r.confirmed = true, q.least(r.rank)
+		r.search.learn(&before, r)
 		return
 	default:
 		r.search.falls(r)
@@ -311,7 +315,7 @@ func (s *search) learn(before, r *Row) {
 		is, _ := r.Simulated.Of(t)
 		if was := s.q.figure(before, t); was > 0 {
 			now := max(known[t.Of], 1)
-			known[t.Of] = min(now*max(float64(is/was), 1), now*mostLearned)
+			known[t.Of] = max(now*min(float64(is/was), mostLearned), 1)
 		}
 	}
 	s.longer[r.Split] = known

@@ -52,7 +52,7 @@ func TestSpreadOfSeeds(t *testing.T) {
 	for seed := range uint64(testkit.Cases(6, 40)) {
 		results := make([]*serving.Figures, seeds)
 		for i := range results {
-			results[i], err = r.simulated(q, steadies, thorough/seeds, 1000+100*seed+uint64(i))
+			results[i], err = r.drawn(q, steadies, thorough/seeds, 1000+100*seed+uint64(i))
 			testkit.Must(t, err)
 		}
 		other := summary(results, r.slower)

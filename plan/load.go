@@ -275,8 +275,45 @@ func (h *hunt) undercut(ctx context.Context) bool {
 		return false
 	}
 	first := &rows[0]
+	if own := first.own(); own.fewer(ctx, h.q) {
+		return true
+	}
 	concurrent.Each(len(h.cards), func(i int) { h.cards[i].undercut(ctx, first.PerHour) })
 	return h.q.compare(&h.rows()[0], first) < 0
+}
+
+// fewer looks for the fewest units of a row between those that it has and those with which simulations refused its split, and reports
+// whether it holds with fewer: figures that were learned from simulations of one number of units are too long for another.
+func (r *Row) fewer(ctx context.Context, q *Request) bool {
+	low, high := 0, r.trial.units
+	for _, c := range r.search.open {
+		for key, other := range c.tried {
+			if c.Split == r.Split && other.simulated() && !other.meets && key.units < high {
+				low = max(low, key.units)
+			}
+		}
+	}
+	if low == 0 {
+		return false
+	}
+	for low+1 < high && ctx.Err() == nil {
+		middle := (low + high) / 2
+		one := r.search.qualifies(ctx, r.from, r.trial.variant, middle)
+		if one.meets = false; one.Utilization > 0 {
+			one.confirm(ctx, q)
+		}
+		if one.meets {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	r.search.refused = false
+	if high == r.trial.units || !r.search.add(ctx, r.from, r.from.tried[trial{r.trial.variant, high}]) {
+		return false
+	}
+	r.search.rows = slices.DeleteFunc(r.search.rows, func(x *Row) bool { return x == r })
+	return true
 }
 
 // undercut looks for a deployment of the card that costs less than a price.
@@ -329,6 +366,9 @@ func (s *search) apart(ctx context.Context, c *candidate, drafts int) {
 func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units int) *Row {
 	key := trial{v, units}
 	if r := c.tried[key]; r != nil {
+		if !r.simulated() { // Simulations may have said since how much longer it takes.
+			r.meets = r.Utilization > 0 && !s.q.tooSlow(r)
+		}
 		return r
 	}
 	if c.tried == nil {

@@ -91,7 +91,11 @@ func (f *Fleet) Table() *render.Table {
 	t.Columns = append(t.Columns, render.Column{Title: "$/h", Key: "usd_h"}, render.Column{Title: "$/month", Key: "usd_month"})
 	for i := range f.Fleets {
 		x := &f.Fleets[i]
-		cells := []any{i + 1, "", gpusOfFleet(x)}
+		gpus := fmt.Sprint(x.GPUs) // Cells of the models name those of several kinds.
+		if x.GPU != "" {
+			gpus = gpusOfFleet(x)
+		}
+		cells := []any{i + 1, "", gpus}
 		for k, r := range x.Rows {
 			if mark := f.Plans[k].uncertain(r); mark != "" {
 				cells[1] = mark
@@ -107,12 +111,21 @@ func (f *Fleet) Table() *render.Table {
 	return t
 }
 
-// gpusOfFleet says which GPUs a fleet has.
+// gpusOfFleet says which GPUs a fleet has, those of each kind together.
 func gpusOfFleet(x *plan.Fleet) string {
-	if x.GPU == "" {
-		return fmt.Sprintf("%d of several kinds", x.GPUs)
+	var keys, all []string
+	count := map[string]int{}
+	for _, r := range x.Rows {
+		key := r.Card.GPU.Key
+		if count[key] == 0 {
+			keys = append(keys, key)
+		}
+		count[key] += r.GPUs
 	}
-	return fmt.Sprintf("%d × %s", x.GPUs, x.GPU)
+	for _, key := range keys {
+		all = append(all, fmt.Sprintf("%d × %s", count[key], key))
+	}
+	return strings.Join(all, " + ")
 }
 
 // costs says what a fleet is and costs.

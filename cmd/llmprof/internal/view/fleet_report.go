@@ -4,6 +4,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/plots"
@@ -62,14 +63,31 @@ func (f *Fleet) ReportPage(files bool) (*report.Page, error) {
 	for i, p := range plans {
 		var sure render.Fields
 		p.choice(&sure)
-		section(fmt.Sprintf("model-%d", i+1), p.models()[0], report.Part{Block: sure})
+		section(fmt.Sprintf("model-%d", i+1), p.models()[0], report.Part{Block: sure}, p.percentiles(&p.Shown[0]))
 	}
-	for i, p := range plans {
-		section(fmt.Sprintf("sources-%d", i+1), "Assumptions and sources of "+p.models()[0], report.Part{Block: p.sources(&p.Shown[0])})
-	}
+	section("assumptions", "Assumptions and sources", report.Part{Block: sourcesOf(plans)})
 	for _, p := range plans {
 		p.launches(page, fmt.Sprintf("Launch %s with ", p.models()[0]))
 	}
 	page.Drop()
 	return page, nil
+}
+
+// sourcesOf are what the first rows of several plans assume, and where that is from, each once.
+func sourcesOf(plans []*Plan) (all render.Fields) {
+	for _, p := range plans {
+		for _, f := range p.sources(&p.Shown[0]).Rows {
+			i := slices.IndexFunc(all.Rows, func(x render.Field) bool { return x.Name == f.Name })
+			if i < 0 {
+				all.Add(f.Name, f.Lines...)
+				continue
+			}
+			for _, line := range f.Lines {
+				if !slices.Contains(all.Rows[i].Lines, line) {
+					all.Rows[i].Lines = append(all.Rows[i].Lines, line)
+				}
+			}
+		}
+	}
+	return all
 }

@@ -514,10 +514,9 @@ func listed(names []string, most int) string {
 	return text
 }
 
-// simpler is the best deployment found whose replicas all prefill and decode, where the best
-// one is another; nil where there is none.
+// simpler is the best deployment found whose replicas all prefill and decode, where no row that is shown is one; nil where there is none.
 func (p *Plan) simpler() *plan.Row {
-	if p.Shown[0].Prefill == 0 {
+	if slices.ContainsFunc(p.Shown, func(r plan.Row) bool { return r.Prefill == 0 }) {
 		return nil
 	}
 	for i := range p.Result.Rows {

@@ -110,7 +110,11 @@ func (p *Plan) percentiles(r *plan.Row) (part report.Part) {
 	ms := func(title, key string) render.Column {
 		return render.Column{Title: title, Key: key, Unit: "ms", Fixed: true, By: 1e-3}
 	}
-	t := render.Table{Title: fmt.Sprintf("%d requests of the load, simulated at the slow end of the interval", s.Requests),
+	how := "simulated"
+	if s.Path {
+		how = "followed along the sample path of one replica"
+	}
+	t := render.Table{Title: fmt.Sprintf("%d requests of the load, %s at the slow end of the interval", s.Requests, how),
 		Columns: []render.Column{{Title: "", Left: true}, ms("mean", "mean"), ms("p50", "p50"), ms("p90", "p90"), ms("p95", "p95"),
 			ms("p99", "p99"), {Title: "p99 by seed", Key: "seed"}}}
 	for _, of := range []plan.Figure{plan.TTFT, plan.TPOT, plan.ITL, plan.E2E} {
