@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -28,7 +29,8 @@ type priceList struct {
 var priceLists = []priceList{
 	{[]string{"gpu", "usd_per_hour"}, readOwn},
 	{[]string{"AcceleratorName", "AcceleratorCount", "Price"}, func(row map[string]string) (string, Offer, error) {
-		return shared(row, "AcceleratorName", "AcceleratorCount", "Price", "Region", "InstanceType", "")
+		memory := map[string]string{"A100": "40", "V100": "16"}[row["AcceleratorName"]] // The larger ones have it in their name.
+		return shared(row, "AcceleratorName", "AcceleratorCount", "Price", "Region", "InstanceType", memory)
 	}},
 	{[]string{"gpu_name", "gpu_count", "price"}, func(row map[string]string) (string, Offer, error) {
 		return shared(row, "gpu_name", "gpu_count", "price", "location", "instance_name", row["gpu_memory"])
@@ -83,21 +85,30 @@ func readPrices(path string, t *hardware.Table) (map[string][]Offer, error) {
 		for j, cell := range cells {
 			row[header[j]] = strings.TrimSpace(cell)
 		}
-		name, o, err := priceLists[i].read(row)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, line, err)
-		}
-		if o.Hour == 0 { // nothing is rented for that
-			continue
-		}
-		if o.Source == "" {
-			o.Source = path
-		}
-		if g := namedIn(t, name); g != nil {
-			o.GPU = g.Key
-			all[g.Key] = append(all[g.Key], o)
+		for _, row := range terms(row) {
+			name, o, err := priceLists[i].read(row)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", path, line, err)
+			}
+			if o.Source == "" {
+				o.Source = path
+			}
+			if g := namedIn(t, name); g != nil && o.Hour > 0 { // Nothing is rented for 0.
+				o.GPU = g.Key
+				all[g.Key] = append(all[g.Key], o)
+			}
 		}
 	}
+}
+
+// terms are a row for each price that it has: catalogues of SkyPilot have that of spot instances beside the one on demand.
+func terms(row map[string]string) []map[string]string {
+	if row["SpotPrice"] == "" {
+		return []map[string]string{row}
+	}
+	spot := maps.Clone(row)
+	spot["Price"], spot["spot"] = row["SpotPrice"], "true"
+	return []map[string]string{row, spot}
 }
 
 // twice is a name that two columns have, however it is written; "" if none has.

@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +28,33 @@ func TestPriceMistakes(t *testing.T) {
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := readPrices(path, &hardware.Table{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestCatalogues reads lists as they are published: of SkyPilot's names without a memory the smaller GPU, and its price of spot instances.
+func TestCatalogues(t *testing.T) {
+	table, err := library().GPUs("")
+	testkit.Must(t, err)
+	path := filepath.Join(t.TempDir(), "prices.csv")
+	for text, want := range map[string]string{
+		"InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region\np4d,A100,8.0,32,8,us\np4de,A100-80GB,8.0,40,,us\n": "" +
+			"a100-sxm-40gb $4.00/h on-demand 8; a100-sxm-40gb $1.00/h spot 8; a100-sxm-80gb $5.00/h on-demand 8; ",
+		"instance_name,location,price,gpu_count,gpu_name,gpu_memory,spot\np5,us,80,8,H100,80,False\np5,us,24,8,H100,80,True\n": "" +
+			"h100-sxm-80gb $10.00/h on-demand 8; h100-sxm-80gb $3.00/h spot 8; ",
+		"gpu,usd_per_hour,node,term\nh100,2,8,reserved\n": "h100-sxm-80gb $2.00/h reserved 8; ",
+	} {
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		all, err := readPrices(path, table)
+		testkit.Must(t, err)
+		got := ""
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			for _, o := range all[key] {
+				got += fmt.Sprintf("%s %v %s %d; ", key, o.Hour, o.Term, o.Node)
+			}
+		}
+		if got != want {
+			t.Errorf("%.40q is read as %q, want %q", text, got, want)
 		}
 	}
 }
