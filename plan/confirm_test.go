@@ -11,6 +11,7 @@ import (
 
 // The percentiles of a row are those of a server that runs, and not of one that fills: requests that take long are many at once.
 func TestTailsOfLongRequests(t *testing.T) {
+	testkit.Long(t, "a simulation of 12000 requests beside that of a plan; TestTailsOfPaths compares tails of shorter ones")
 	q := request(t, "llama3.1-8b", "h200")
 	q.Prompt, q.Gen, q.MaxGPUs, q.Load, q.Expected = serving.Fixed(256), serving.Fixed(1500), 1, Load{Rate: 12}, true
 	q.Splits, q.Together = []Split{{1, 1, 1, 0}}, true
@@ -26,7 +27,7 @@ func TestTailsOfLongRequests(t *testing.T) {
 	server, err := d.Server(t.Context())
 	testkit.Must(t, err)
 	load := serving.Load{Arrival: serving.Arrival{Kind: "poisson", Rate: q.Load.Rate}, Prompt: q.Prompt, Gen: q.Gen,
-		Requests: testkit.Cases(5000, 12000), Seed: 20}
+		Requests: 12000, Seed: 20}
 	source, err := load.Source()
 	testkit.Must(t, err)
 	long, err := serving.Simulate(t.Context(), server, source, serving.Options{Warmup: 1000})

@@ -28,7 +28,7 @@ func lengths(random *rand.Rand, mean float64) serving.Lengths {
 func TestLoadedEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
-	found, loads := 0, testkit.Cases(6, 60)
+	found, loads := 0, testkit.Cases(4, 60)
 	for i := range loads {
 		q := *space
 		q.By = Objective(Objectives()[i%4])

@@ -70,7 +70,7 @@ func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
 		{"gpt-oss-20b", "rtx-pro-6000", 2, "llamacpp", "llama.cpp", 2048, 128, Lengths{Kind: "lognormal", Mean: 50, Spread: 0.68},
 			Lengths{Kind: "lognormal", Mean: 6, Spread: 0.5}},
 		{"falcon-mamba-7b", "l40s", 4, "sglang", "sglang-mixed", 4096, 8, Fixed(409), Lengths{Kind: "lognormal", Mean: 3, Spread: 0.54}},
-	} {
+	}[:testkit.Cases(1, 3)] {
 		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
 		s.Scheduler.Budget = x.budget
 		st, err := s.SteadyConcurrency(x.clients, x.prompt, x.gen)

@@ -49,7 +49,7 @@ func TestPlanRowsAreEstimates(t *testing.T) {
 		"qwen3-30b-a3b --gpus h200,a100,b200 --per-gpu 2 --max-gpus 8 --in 512 --out 1",
 		"deepseek-v3 --gpus h200,b200 --max-gpus 16 --per-gpu 4 --by latency --expected",
 		"llama2-70b --gpus a100,h100 --per-gpu 4 --by throughput --budget 40 --in 512",
-	} {
+	}[:testkit.Cases(2, 4)] {
 		p := planJSON(t, 0, args)
 		if len(p.Rows) < 2 {
 			t.Fatalf("%s: %d rows", args, len(p.Rows))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/testkit"
 )
 
 // TestAblateSchema holds the JSON of an ablation to its schema, and its errors to
@@ -15,7 +16,7 @@ func TestAblateSchema(t *testing.T) {
 	s := schema(t, "ablate")
 	for _, args := range [][]string{
 		{"--engine", "transformers"}, {"--model", "llama3.1-8b", "--gpu", "h200"}, {filepath.Join("..", "..", "experiments", "h200")},
-	} {
+	}[:testkit.Cases(1, 3)] {
 		got := try(t, append([]string{"validate", "--ablate", "--format", "json"}, args...)...)
 		if got.code != 0 {
 			t.Fatalf("%v: exit %d: %s", args, got.code, got.stderr)

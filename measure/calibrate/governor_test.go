@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -70,7 +71,9 @@ func TestGovernor(t *testing.T) {
 	for _, x := range []struct {
 		timedTable
 		want float64 // 0 for none
-	}{{timedTable{0.6, true, 0}, 0.6}, {timedTable{0.6, true, 0.004}, 0.6}, {timedTable{0.75, true, 0}, 0}, {timedTable{0.6, false, 0}, 0}} {
+	}{
+		{timedTable{0.6, true, 0}, 0.6}, {timedTable{0.75, true, 0}, 0}, {timedTable{0.6, false, 0}, 0}, {timedTable{0.6, true, 0.004}, 0.6},
+	}[:testkit.Cases(2, 4)] {
 		f, err := FitImport(&Import{
 			Rows: x.rows(t, g), Engine: "sglang", Kernels: "sglang 0.5.14", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0",
 			Made: time.Now(),
