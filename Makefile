@@ -73,7 +73,7 @@ web: page-program
 SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall path/filepath github.com/... gonum.org/... net net/... regexp/... crypto/... encoding/csv \
   encoding/base64 encoding/binary encoding/hex html/... log/... mime/... internal/godebug internal/reflectlite llmprof/internal/... \
   bufio bytes compress/... context hash/... math/big strings text/... unicode/... llmprof/models/... llmprof/hardware llmprof/plan llmprof/plots llmprof/validate llmprof/measure/... llmprof/cmd/... \
-  encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime internal/runtime/... internal/abi internal/stringslite internal/bytealg
+  encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect internal/strconv strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime internal/runtime/... internal/abi internal/stringslite internal/bytealg
 
 TABLES := hardware.toml $(wildcard hardware/*.toml hardware/calibrations/*.toml) analytic/engine/operators.csv
 OBSERVED := $(wildcard validate/observations/*.csv)
