@@ -1,4 +1,4 @@
-// The search of deployments: "llmprof plan" with the model and the load of the page.
+// The search of deployments: "llmprof plan" with the model, the lengths and the load of the page.
 import { useEffect, useState } from "./libraries.js";
 import { html } from "./html.js";
 import { planner } from "./figures.js";
@@ -7,9 +7,9 @@ import { kept } from "./kept.js";
 import { commandOf } from "./state.js";
 
 // FIELDS bound a search besides what the page has already.
-const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "GPUs at most", ""], ["tps", "Throughput", "tok/s"], ["headroom", "Headroom", "times"]];
+const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "Most GPUs", ""], ["tps", "Throughput", "tok/s"], ["headroom", "Headroom", "times"]];
 // WORDS are its texts, each with an example.
-const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=300,p95=800"], ["prefix-hit-rate", "Cached share", "0.8"], ["price", "Prices", "h100=2.10,l4=0.8"]];
+const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=300,p95=800"], ["prefix-hit-rate", "Cached", "0.8"], ["price", "Prices", "h100=2.10,l4=0.8"]];
 const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv", "KV"], ["batch", "Batch", 1], ["ttft", "TTFT", 1], ["tpot", "TPOT", 1], ["tok_s", "tok/s", 1], ["usd_h", "$/h", 1], ["usd_month", "$/month", 1], ["usd_mtok", "$/M", 1], ["j_token", "J/tok", 1]];
 
 // priced are the GPUs of prices, as "h100=2.10,l40s=0.80".
