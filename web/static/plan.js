@@ -9,7 +9,7 @@ import { commandOf } from "./state.js";
 // FIELDS bound a search besides what the page has already.
 const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "Most GPUs", ""], ["tps", "Throughput", "tok/s"], ["headroom", "Headroom", "times"]];
 // WORDS are its texts, each with an example.
-const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=300,p95=800"], ["prefix-hit-rate", "Cached", "0.8"], ["price", "Prices", "h100=2.10,l4=0.8"]];
+const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=200,p95=600"], ["prefix-hit-rate", "Cached", "0.8"], ["price", "Prices", "h100=2.10,l4=0.8"]];
 const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv", "KV"], ["batch", "Batch", 1], ["ttft", "TTFT", 1], ["tpot", "TPOT", 1], ["tok_s", "tok/s", 1], ["usd_h", "$/h", 1], ["usd_month", "$/month", 1], ["usd_mtok", "$/M", 1], ["j_token", "J/tok", 1]];
 
 // priced are the GPUs of prices, as "h100=2.10,l40s=0.80".
@@ -54,7 +54,7 @@ export const Plan = kept(function Plan(props) {
   const flags = catalog && flagsOf(props, own), id = JSON.stringify(flags);
   useEffect(() => { planner.progress = (done, of) => setProgress(`${done} of ${of} GPUs are searched`); return () => { planner.progress = null; }; }, []);
   const search = () => {
-    setProgress("It begins"); setError("");
+    setProgress("Begins"); setError("");
     planner.ask("plan", { do: "plan", flags, evidence: catalog.evidence }).then(
       (a) => { if (a) setFound({ doc: JSON.parse(a.text), words: a.data, id }); setProgress(null); },
       (e) => { setFound(null); setError(e.message); setProgress(null); },
