@@ -70,10 +70,10 @@ web: page-program
 
 # Packages that no estimate waits for are compiled without inlining, and so are the engines, which BenchmarkChange does not show:
 # the page's program is smaller by that.
-SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall path/filepath github.com/... gonum.org/... net net/... regexp/... crypto/... encoding/csv \
-  encoding/base64 encoding/binary encoding/hex html/... log/... mime/... internal/godebug internal/reflectlite llmprof/internal/... \
+SMALL := internal/... fmt time os io/... flag sort syscall path/filepath github.com/... gonum.org/... net net/... regexp/... crypto/... encoding/csv \
+  encoding/base64 encoding/binary encoding/hex html/... log/... mime/... llmprof/internal/... \
   bufio bytes compress/... context hash/... math/big strings text/... unicode/... llmprof/models/... llmprof/hardware llmprof/plan llmprof/plots llmprof/validate llmprof/measure/... llmprof/cmd/... \
-  encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect internal/strconv strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime internal/runtime/... internal/abi internal/stringslite internal/bytealg
+  encoding encoding/json reflect sync llmprof/analytic/engine strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep llmprof/analytic/operator llmprof/analytic/energy llmprof/analytic llmprof/serving llmprof/deployment llmprof/unit math/rand/v2 llmprof/plots/... embed hash/crc32 llmprof/roofline runtime
 
 TABLES := hardware.toml $(wildcard hardware/*.toml hardware/calibrations/*.toml) analytic/engine/operators.csv
 OBSERVED := $(wildcard validate/observations/*.csv)
@@ -95,7 +95,7 @@ page-program:
 .PHONY: pack
 pack:
 	[ -x bin/tools/zopfli/bin/python ] || { python3 -m venv bin/tools/zopfli && bin/tools/zopfli/bin/python -m pip install --quiet zopfli==0.4.3; } || true
-	bin/tools/zopfli/bin/python -c 'import sys, zopfli.gzip as z; w = open(sys.argv[1], "rb").read(); open(sys.argv[1] + ".gz", "wb").write(z.compress(w, numiterations=6))' \
+	bin/tools/zopfli/bin/python -c 'import sys, zopfli.gzip as z; w = open(sys.argv[1], "rb").read(); open(sys.argv[1] + ".gz", "wb").write(z.compress(w, numiterations=15))' \
 	  web/wasm/llmprof.wasm && rm web/wasm/llmprof.wasm || gzip -9nf web/wasm/llmprof.wasm
 
 ## vendor: the page's libraries anew, at the versions of web/vendor/package-lock.json; needs npm

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -67,8 +68,8 @@ func (f *Figures) merge(o *Figures) {
 		}
 		f.first, f.last, f.end = min(f.first, o.first), max(f.last, o.last), max(f.end, o.end)
 	}
-	for _, s := range [...]struct{ to, from *Sketch }{{&f.TTFT, &o.TTFT}, {&f.TPOT, &o.TPOT}, {&f.ITL, &o.ITL}, {&f.E2E, &o.E2E}} {
-		s.to.Merge(s.from)
+	for i, from := range o.sketches() {
+		f.sketches()[i].Merge(from)
 	}
 	f.Met += o.Met
 	f.Prompt += o.Prompt
@@ -106,12 +107,9 @@ type batchMeans struct {
 
 // newBatchMeans is of one part only, unless the steady state or intervals are looked for.
 func newBatchMeans(o *Options) *batchMeans {
-	t := &batchMeans{size: math.MaxInt, warmup: o.Warmup, until: math.MaxInt}
+	t := &batchMeans{size: math.MaxInt, warmup: o.Warmup, until: cmp.Or(o.until, math.MaxInt)}
 	if o.Steady || o.Intervals {
 		t.size = batchSize
-	}
-	if o.until > 0 {
-		t.until = o.until
 	}
 	return t
 }

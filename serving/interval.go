@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"llmprof/analytic"
 )
 
@@ -186,8 +188,8 @@ const groups = 16
 
 // luck is the interval that the seed gives a percentile of one of the distributions, by the method of batch means for quantiles
 // (Heidelberger and Lewis, "Quantile estimation in dependent sequences", Operations Research 32, 1984). The share of the values below the
-// percentile is a mean. Its error follows from the means of groups of successive requests, which are nearly independent, and the values of
-// the distribution at the share less and plus its error are the ends.
+// percentile is a mean. The half-width of its 90 % interval follows from the means of groups of successive requests, which are nearly
+// independent, and the values of the distribution at the share less and plus that are the ends.
 func (t *batchMeans) luck(of int, all *Sketch, share float64) Ends {
 	at := all.Quantile(share)
 	var shares []float64
@@ -201,8 +203,11 @@ func (t *batchMeans) luck(of int, all *Sketch, share float64) Ends {
 			shares = append(shares, float64(below)/float64(n))
 		}
 	}
-	off := errorOf(shares)
-	if len(shares) < 4 { // independent values
+	// The 95th percentile of Student's distribution is within 0.2 % of a parabola in one over the degrees of freedom.
+	n := float64(len(shares))
+	floats.AddConst(-mean(shares), shares)
+	off := (1.645 + 1.52/(n-1) + 1.8/((n-1)*(n-1))) * math.Sqrt(floats.Dot(shares, shares)/(n*(n-1)))
+	if n < 4 { // independent values
 		off = 1.645 * math.Sqrt(share*(1-share)/float64(max(all.N, 1)))
 	}
 	low, high := all.Quantile(max(share-off, 0))/at, all.Quantile(min(share+off, 1))/at
@@ -210,16 +215,4 @@ func (t *batchMeans) luck(of int, all *Sketch, share float64) Ends {
 		return Ends{1, 1}
 	}
 	return Ends{min(low, 1), max(high, 1)}
-}
-
-// errorOf is the half-width of the 90 % interval of a mean of independent values by Student's distribution, whose 95th percentile is within
-// 0.2 % of a parabola in one over the degrees of freedom.
-func errorOf(values []float64) float64 {
-	n := float64(len(values))
-	free := max(n-1, 1)
-	middle, squares := mean(values), 0.0
-	for _, v := range values {
-		squares += (v - middle) * (v - middle)
-	}
-	return (1.645 + 1.52/free + 1.8/(free*free)) * math.Sqrt(squares/free/max(n, 1))
 }

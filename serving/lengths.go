@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/floats"
+
 	"llmprof/unit"
 )
 
@@ -28,15 +30,14 @@ func Fixed(n int) Lengths { return Lengths{Kind: "fixed", Mean: float64(n)} }
 
 // Traced are lengths that were recorded, each as often as it was. File is the name of the record.
 func Traced(file string, lengths []int) Lengths {
-	all := slices.Sorted(slices.Values(lengths))
-	sum, squares := 0.0, 0.0
-	for _, v := range all {
-		sum += float64(v)
-		squares += float64(v) * float64(v)
+	values := make([]float64, len(lengths))
+	for i, v := range lengths {
+		values[i] = float64(v)
 	}
-	n := float64(len(all))
-	mean := sum / n
-	return Lengths{Kind: "trace", Mean: mean, Spread: math.Sqrt(max(squares/n-mean*mean, 0)) / mean, Trace: all, File: file}
+	m := mean(values)
+	floats.AddConst(-m, values)
+	return Lengths{Kind: "trace", Mean: m, Spread: math.Sqrt(floats.Dot(values, values)/float64(len(values))) / m,
+		Trace: slices.Sorted(slices.Values(lengths)), File: file}
 }
 
 // errLengths says what lengths look like.

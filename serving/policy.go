@@ -51,6 +51,11 @@ type claim struct {
 	left    float64 // tokens that it generates
 }
 
+// runs enters a sequence that begins, with its blocks at its longest, the tokens of its answer and those that it still generates.
+func (o *occupancy) runs(longest, asked, left float64) {
+	o.planned, o.asked, o.due = o.planned+longest, o.asked+asked, o.due+left
+}
+
 // policyOf is the policy of a scheduler.
 func policyOf(s *engine.Scheduler) policy {
 	switch {

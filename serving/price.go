@@ -37,23 +37,17 @@ func (s *Server) turns() *prices { return newPrices(s.Predictor, s.Scheduler.Pas
 // mostKnown bounds how many steps are remembered.
 const mostKnown = 1 << 17
 
-// A mixture is a step of up to four groups, and the tokens of all replicas that share its experts: the bits of their numbers, which are
-// hashed at once.
-type mixture [4*4 + 2]uint64
+// A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
+type mixture struct {
+	groups   [4]operator.Group
+	together float64
+}
 
 // again is mixed, unless an equal step was priced before.
 func (p *prices) again(groups []operator.Group, together float64) Cost {
-	m := mixture{4 * 4: math.Float64bits(together)}
-	if len(groups) > 4 {
+	m := mixture{together: together}
+	if copy(m.groups[:], groups) < len(groups) {
 		return p.mixed(groups, together)
-	}
-	for i, g := range groups {
-		for k, v := range [...]float64{g.Batch, g.New, g.Past, g.Logits} {
-			m[4*i+k] = math.Float64bits(v)
-		}
-		if g.Drafted {
-			m[4*4+1] |= 1 << i
-		}
 	}
 	p.knowing.RLock()
 	c, ok := p.known[m]

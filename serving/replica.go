@@ -303,9 +303,7 @@ func (r *replica) leave(q *sequence) {
 	r.pool.free += q.blocks
 	r.pool.release(q.Request.Hashes[:q.shared])
 	q.blocks, q.shared, q.holds = 0, 0, 0
-	r.cache.asked -= float64(q.Request.Gen)
-	r.cache.due -= float64(q.Request.Gen - q.generated)
-	r.cache.planned -= float64(r.room.of(q.Request.Prompt + q.Request.Gen))
+	r.cache.runs(-float64(r.room.of(q.Request.Prompt+q.Request.Gen)), -float64(q.Request.Gen), -float64(q.Request.Gen-q.generated))
 }
 
 // admit lets waiting sequences begin, in their order.
@@ -400,9 +398,7 @@ func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
 		q.cached = int32(found)
 	}
 	q.computed = found
-	r.cache.asked += float64(q.Request.Gen)
-	r.cache.due += float64(q.Request.Gen - q.generated)
-	r.cache.planned += float64(r.room.of(q.Request.Prompt + q.Request.Gen))
+	r.cache.runs(float64(r.room.of(q.Request.Prompt+q.Request.Gen)), float64(q.Request.Gen), float64(q.Request.Gen-q.generated))
 	if gpu+host > 0 {
 		r.pool.must(r.pool.use(q.Request.Hashes[:gpu+host]))
 		q.shared = gpu + host

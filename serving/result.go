@@ -215,9 +215,6 @@ func (s *sample) add(o sample, n float64) {
 const maxBins = 512
 
 func (t *timeline) add(begin, end unit.Seconds, s sample) {
-	if t.width == 0 {
-		t.width = 1e-3
-	}
 	for float64(end) >= t.width*maxBins {
 		t.sums, t.width = halved(t.sums, func(to, from *sample) { to.add(*from, 1) }), 2*t.width
 	}

@@ -185,9 +185,6 @@ func (s *Speculation) gainsVary() bool { return s.Drafts > 0 && s.Acceptance > 0
 // cached is how many tokens of a prompt a prefix cache has by the hit rate: whole blocks,
 // and not the last token, which has to run to predict the next.
 func (s *Server) cached(prompt int) int {
-	if s.HitRate == 0 {
-		return 0
-	}
 	hit := int(s.HitRate * float64(prompt))
 	return min(hit/s.Scheduler.Block*s.Scheduler.Block, prompt-1)
 }

@@ -81,24 +81,21 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if err := source.Err(); err != nil && !c.result.Interrupted {
 		return nil, err
 	}
+	c.result.finish(c.all, c.now, o.Steady)
 	if err := c.unanswered(); err != nil {
 		return nil, err
 	}
-	c.result.finish(c.all, c.now, o.Steady)
 	if o.Intervals && !c.result.Interrupted {
 		var err error
 		if c.result.Intervals, err = c.intervals(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if c.result.Counted() == 0 && !c.result.Interrupted {
-		return nil, fmt.Errorf("none of the %d requests answered counts: the first %d that came are left out", c.result.Completed, o.Warmup)
-	}
 	return c.result, nil
 }
 
-// unanswered is an error where no request was answered, for there are no figures of none, or where a request was neither answered nor
-// refused.
+// unanswered is an error where no request was answered that counts, for there are no figures of none, or where a request was neither
+// answered nor refused.
 func (c *cluster) unanswered() error {
 	r := c.result
 	switch left := c.arrivals.sent - r.Completed - r.Refused; {
@@ -110,6 +107,8 @@ func (c *cluster) unanswered() error {
 		return errors.New("no request came: there is nothing to serve")
 	case r.Completed == 0:
 		return fmt.Errorf("all %d requests were refused: %s", r.Refused, r.Refusal)
+	case r.Counted() == 0:
+		return fmt.Errorf("none of the %d requests answered counts: the first %d that came are left out", r.Completed, c.options.Warmup)
 	}
 	return nil
 }
@@ -168,18 +167,17 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	for _, all := range [2][]*replica{c.mixed, c.first} {
 		sharing := s.Predictor.Par.ExpertReplicas()
 		groups := (len(all) + sharing - 1) / sharing // They take turns, as servers behind a router do.
-		peers := make([][]*replica, groups)
 		for i, r := range all {
-			peers[i%groups] = append(peers[i%groups], r)
-		}
-		for i, r := range all {
-			r.peers = peers[i%groups]
+			for j := i % groups; j < len(all); j += groups {
+				r.peers = append(r.peers, all[j])
+			}
 		}
 	}
 	if prefill == 0 {
 		c.first = c.mixed
 	}
-	c.result = &Result{Limited: o.SLO != SLO{}, summing: summing{replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}}
+	c.result = &Result{Limited: o.SLO != SLO{}, summing: summing{replicas: float64(len(c.all)), batches: newBatchMeans(o),
+		bins: timeline{width: 1e-3}}}
 	if loop, ok := source.(*clients); ok {
 		c.kept.clients = len(loop.ready)
 	}

@@ -3,7 +3,6 @@ package serving
 import (
 	"math"
 	"math/bits"
-	"sort"
 
 	"llmprof/analytic/operator"
 )
@@ -16,65 +15,64 @@ import (
 type stepTimes struct {
 	prices *prices
 	draft  *prices
-	graphs float64 // up to how many tokens of a step graphs launch it
-	longer float64 // by how much longer each token of a prompt takes for each by which that is longer, as a share
-	steps  map[stepped]*Cost
-}
-
-// A stepped is what a step has: sequences that decode, and tokens of prompts.
-type stepped struct {
-	n, tokens int32 // hashed at once, as eight bytes
+	longer float64            // by how much longer each token of a prompt takes for each by which that is longer, as a share
+	steps  map[[2]int32]*Cost // steps by the sequences that decode and the tokens of prompts
+	line   Cost               // the step between two others that was asked for last
 }
 
 // full is as many tokens of prompts as a step takes.
 const full = math.MaxInt32
 
-// cost is that of a step of n sequences and tokens of prompts. Tokens lie on the line between two of four numbers between powers of two,
-// but for those that fill a step, and those of whole equal prompts, whose tiles fill more or less of a wave. No number is a power of two
-// itself or half as much more, of which kernels take less time than of others near them.
-func (f *flow) cost(n int, tokens float64) Cost {
-	if tokens > 0 && f.peers == 1 {
+// cost is that of a step of n sequences and tokens of prompts, until the next one is asked for. Tokens lie on the line between two of four
+// numbers between powers of two, but for those that fill a step, and those of whole equal prompts, whose tiles fill more or less of a wave.
+// No number is a power of two itself or half as much more, of which kernels take less time than of others near them.
+func (f *flow) cost(n int, tokens float64) *Cost {
+	if tokens == 0 {
+		return f.priced(n, 0)
+	}
+	if f.peers == 1 {
 		n = f.besides(n)
 	}
-	if tokens == f.left(f.besides(n)) {
-		tokens = full
-	}
 	prompts := tokens / f.uncached.mean
-	if tokens == 0 || tokens == full || f.prompts.Kind == "fixed" && prompts == math.Trunc(prompts) {
-		return *f.priced(n, tokens)
+	switch {
+	case tokens == f.left(f.besides(n)):
+		return f.priced(n, full)
+	case f.prompts.Kind == "fixed" && prompts == math.Trunc(prompts):
+		return f.priced(n, tokens)
 	}
-	k := math.Floor(4*math.Log2(tokens)-0.5) + 0.5
-	low, high := math.Round(math.Exp2(k/4)), math.Round(math.Exp2((k+1)/4))
-	switch limit := math.Floor(f.limitOf(n)); {
-	case tokens <= limit:
-		high = min(high, limit)
-	case low <= limit:
-		low = limit + 1
+	below := math.Exp2((math.Floor(4*math.Log2(tokens)-0.5) + 0.5) / 4)
+	low, high := math.Round(below), math.Round(below*math.Sqrt(math.Sqrt2))
+	from, to := f.priced(n, low), f.priced(n, high)
+	if jumps(from, to) {
+		rows := f.peers * float64(f.besides(n)*(1+f.server.Drafts))
+		return f.priced(n, math.Ceil((tokens+rows)/fine)*fine-rows)
 	}
-	return launched(toward(f.priced(n, low), f.priced(n, high), (tokens-low)/max(high-low, 1)))
+	f.line = launched(toward(from, to, (tokens-low)/max(high-low, 1)))
+	return &f.line
 }
 
-// limitOf is up to how many tokens of prompts graphs launch a step beside n sequences.
-func (f *flow) limitOf(n int) float64 {
-	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.peers
-}
+// fine is by how many tokens steps are apart that are priced where graphs launch smaller ones and not larger ones: a divisor of the numbers
+// of tokens that engines make graphs for.
+const fine = 8
+
+// jumps reports whether CUDA graphs launch one step and not another that has more, whose kernels wait for launches.
+func jumps(less, more *Cost) bool { return more.Waits > 0 && more.Launch > less.Launch.Times(1.2) }
 
 // priced is the cost of such a step, which is remembered. That of a step with prompts is nearly linear in the sequences between powers of
 // two, where graphs launch both or none.
 func (f *flow) priced(n int, tokens float64) *Cost {
-	of := stepped{int32(n), int32(tokens)}
+	of := [2]int32{int32(n), int32(tokens)}
 	if c := f.steps[of]; c != nil {
 		return c
 	}
-	var c Cost
 	low := 1 << max(bits.Len(uint(n))-1, 0)
 	high := min(2*low, f.server.Scheduler.MaxSeqs*int(f.peers))
-	switch {
-	case tokens > 0 && low < n && n < high && (tokens <= f.limitOf(high)) == (tokens <= f.limitOf(low)):
+	var c Cost
+	if tokens > 0 && low < n && n < high && !jumps(f.priced(low, tokens), f.priced(high, tokens)) {
 		c = launched(toward(f.priced(low, tokens), f.priced(high, tokens), float64(n-low)/float64(high-low)))
-	case tokens == full:
+	} else if tokens == full {
 		c = f.pass(n, f.left(f.besides(n)))
-	default:
+	} else {
 		c = f.pass(n, tokens)
 	}
 	f.steps[of] = &c
@@ -121,20 +119,6 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	c := f.prices.again(f.prices.groupsOf(&b, f.server.Drafts), together)
 	d := f.server.drafting(f.draft, &b)
 	return plus(&c, &d, 1)
-}
-
-// graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that
-// is nowhere. A step has two tokens of a prompt at least: one alone is lowered as a token that decodes, whose recurrences take fewer
-// launches.
-func (f *flow) graphed() float64 {
-	low, high := 3, f.server.Scheduler.Budget
-	launch := func(tokens int) float64 { return float64(f.replica(1, float64(tokens-1), 1, 0).Launch) }
-	few, many := launch(low), launch(high)
-	if high <= low || few >= 0.99*many {
-		return 0
-	}
-	beyond := sort.Search(high-low, func(i int) bool { return launch(low+i) >= (few+many)/2 })
-	return float64(low + beyond - 1 + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
 // attended is the slope of the time of a prompt's token over the prompt's length, as a share of that time. It compares a prompt of the mean

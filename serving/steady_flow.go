@@ -55,7 +55,7 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	}
 	f := &flow{ctx: ctx, server: s, peers: float64(s.Predictor.Par.ExpertReplicas()), policy: policyOf(&s.Scheduler), front: s.frontend(),
 		stages: 1}
-	f.stepTimes = stepTimes{prices: known, steps: map[stepped]*Cost{}}
+	f.stepTimes = stepTimes{prices: known, steps: map[[2]int32]*Cost{}}
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
@@ -64,7 +64,7 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 	f.room = s.room()
 	f.blocks = float64(f.room.blocks) * f.peers
 	f.means(f.drawJobs(averaged))
-	f.graphs, f.longer = f.graphed(), f.attended()
+	f.longer = f.attended()
 	return f, nil
 }
 

@@ -168,7 +168,7 @@ func (v *job) longest() float64 { return v.begin + v.growth*float64(v.steps) }
 // sample is the steady state at a rate by a path of so many requests that are drawn.
 func (f *flow) sample(rate float64, jobs int) (*Steady, *path) {
 	w := f.newPath(f.come(jobs, rate))
-	w.follow(jobs / 16)
+	w.follow(jobs / 24)
 	return w.steady(w.tally(), rate), w
 }
 
@@ -213,20 +213,12 @@ func (w *path) answered(yield func(*Record) bool) {
 	}
 }
 
-// tally is the sums over the jobs that count, and over the steps beside them. The mean TTFT is also of those that are not yet answered.
+// tally is the sums over the jobs that count, and over the steps beside them.
 func (w *path) tally() *tally {
-	sums, firsts, ttft := &w.sums, 0.0, 0.0
-	y := &tally{time: w.now - sums.begin, energy: sums.energy, busy: sums.busy, blocks: sums.blocks / w.blocks}
+	y := &tally{time: w.now - w.sums.begin, energy: w.sums.energy, busy: w.sums.busy, blocks: w.sums.blocks / w.blocks}
 	for q := range w.answered {
 		y.answered(q)
 	}
-	for i := range w.jobs {
-		if v := &w.jobs[i]; v.first > sums.begin {
-			firsts, ttft = firsts+1, ttft+v.first-v.at
-		}
-	}
-	ttft *= y.answers / max(firsts, 1)
-	y.e2e, y.ttft = y.e2e-y.ttft+ttft, ttft
 	return y
 }
 
@@ -258,7 +250,8 @@ func (w *path) step() {
 	if !w.server.Scheduler.Async {
 		w.free()
 	}
-	w.forming = forming{takes: w.left(w.besides(w.cache.running)), prompts: w.prompts[:0], ending: w.ending[:0], waits: w.waits}
+	w.takes, w.tokens, w.decodes, w.blocked = w.left(w.besides(w.cache.running)), 0, false, false
+	w.prompts, w.ending = w.prompts[:0], w.ending[:0]
 	preempted := w.sums.preempted
 	w.policy.form(w)
 	if w.empty() {
@@ -269,7 +262,7 @@ func (w *path) step() {
 		w.share = w.decodesBeside()
 	}
 	c := w.cost(w.cache.running, w.tokens)
-	w.run(&c)
+	w.run(c)
 	w.came, w.prompts, w.done, w.ending = w.prompts, w.came, w.ending, w.done
 	if w.share > 0 {
 		w.decode()
@@ -280,7 +273,7 @@ func (w *path) step() {
 	if w.tokens == 0 && w.sums.preempted == preempted {
 		w.policy.decoded(&w.cache, 1)
 	}
-	w.repeat(&c)
+	w.repeat(c)
 }
 
 // decodesBeside is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
@@ -382,9 +375,7 @@ func (w *path) begin(i int32, tokens float64) {
 		w.next++
 	}
 	w.held += v.begin + v.growth*float64(v.done)
-	w.cache.planned += v.longest()
-	w.cache.asked += float64(v.gaps) + 1
-	w.cache.due += v.due(w.yields)
+	w.cache.runs(v.longest(), float64(v.gaps)+1, v.due(w.yields))
 	if v.lost > 0 {
 		v.done++ // the token that comes with the prompt
 	}
@@ -410,9 +401,7 @@ func (w *path) begin(i int32, tokens float64) {
 func (w *path) enter(i int32) {
 	v := &w.jobs[i]
 	if v.left <= 0 {
-		w.cache.planned -= v.longest()
-		w.cache.asked -= float64(v.gaps) + 1
-		w.freeing += v.longest()
+		w.leave(v)
 		return
 	}
 	v.ends = w.decoded + float64(v.left)
@@ -420,6 +409,12 @@ func (w *path) enter(i int32) {
 	w.cache.running++
 	w.growth += v.growth
 	w.young = append(w.young, i)
+}
+
+// leave takes away a job that has its last token, whose blocks are free when the host has that.
+func (w *path) leave(v *job) {
+	w.cache.runs(-v.longest(), -float64(v.gaps)-1, 0)
+	w.freeing += v.longest()
 }
 
 // preempt lets the sequence begin again later that began to decode last. It reports whether there was one.
@@ -437,9 +432,7 @@ func (w *path) preempt() bool {
 		w.held -= v.begin + v.growth*float64(v.done)
 		w.growth -= v.growth
 		w.cache.running--
-		w.cache.planned -= v.longest()
-		w.cache.asked -= float64(v.gaps) + 1
-		w.cache.due -= v.due(w.yields)
+		w.cache.runs(-v.longest(), -float64(v.gaps)-1, -v.due(w.yields))
 		w.again = append(w.again, i)
 		w.sums.preempted++
 		w.policy.preempted(&w.cache)
@@ -455,9 +448,7 @@ func (w *path) decode() {
 	for _, i := range w.done {
 		v := &w.jobs[i]
 		w.growth -= v.growth
-		w.cache.planned -= v.longest()
-		w.cache.asked -= float64(v.gaps) + 1
-		w.freeing += v.longest()
+		w.leave(v)
 	}
 	if w.cache.running == 0 { // what rounding leaves
 		w.growth, w.young = 0, w.young[:0]
@@ -509,7 +500,7 @@ func (w *path) run(c *Cost) {
 	if w.ahead && w.busy() == 1 { // hosts keep the tokens of the step before while they launch prompts, which others than that step's have
 		out = unit.Larger(launched, out)
 	}
-	w.sums.blocks += w.held * (end - w.now)
+	w.sums.blocks += (w.held - w.coming(w.rest)) * (end - w.now)
 	w.emit(out)
 	w.took = end - w.now
 	w.sums.busy += w.took
@@ -521,6 +512,15 @@ func (w *path) run(c *Cost) {
 	w.now = end
 	w.settled = w.rested == 0 && math.Abs(w.now-w.formed-lag) < 1e-9*w.took
 	w.rested = 0
+}
+
+// coming is the blocks that a prompt has yet to take of which a part is computed and tokens are left.
+func (w *path) coming(left float64) float64 {
+	if w.rest == 0 {
+		return 0
+	}
+	v := &w.jobs[w.cut]
+	return (v.begin + v.growth*float64(v.done)) * left / (v.tokens + float64(v.lost)*w.yields)
 }
 
 // repeat runs further steps that are like the last one: those of a prompt that fills them, and those that only decode, up to the next one
@@ -548,7 +548,7 @@ func (w *path) repeat(c *Cost) {
 	w.formed = w.now - lead
 	w.sums.busy += steps * length
 	w.sums.energy += steps * (float64(c.Energy) - w.power*(float64(c.Time)-length))
-	w.sums.blocks += length * steps * (w.held + w.share*w.growth*(steps-1)/2)
+	w.sums.blocks += length * steps * (w.held + w.share*w.growth*(steps-1)/2 - w.coming(w.rest-w.takes*(steps+1)/2))
 	w.gain(steps * w.share)
 	if decodes {
 		w.policy.decoded(&w.cache, steps)

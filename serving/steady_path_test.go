@@ -177,3 +177,15 @@ func TestNothingIsNegative(t *testing.T) {
 		}
 	}
 }
+
+// TestCacheOfPromptsInParts holds that a prompt of several steps takes its KV blocks with each of them.
+func TestCacheOfPromptsInParts(t *testing.T) {
+	s := engineServer(t, "mixtral-8x7b", "b200", 8, "llamacpp", "llama.cpp")
+	states, err := s.Steadies(t.Context(), Fixed(3586), Fixed(84))
+	testkit.Must(t, err)
+	rate := 0.26 * states.flow.capacity().Rate
+	st, err := states.Rate(rate, Layout{Replicas: 1})
+	testkit.Must(t, err)
+	r := simulate(t, s, poisson(rate, 3586, 84, 3000), Options{Warmup: 200})
+	agree(t, "KV cache", st.Cache, r.MeanCache, 0.04)
+}

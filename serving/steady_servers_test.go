@@ -122,23 +122,6 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 	}
 }
 
-// Graphs hold a step up to so many tokens in all, drafts of the sequences that decode among them.
-func TestGraphsOfDrafts(t *testing.T) {
-	s := server(t, "nemotron-h-8b", "h200", 2, "vllm")
-	s.Acceptance = 0.7
-	for _, s.Drafts = range []int{0, 1, 3} {
-		f := s.queue(t, Fixed(1000), Fixed(200))
-		for _, n := range []int{1, 20, 90} {
-			limit := f.limitOf(n)
-			held, beyond := f.pass(n, limit).Launch, f.pass(n, limit+1).Launch
-			if held.Times(1.5) > beyond {
-				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held,
-					beyond)
-			}
-		}
-	}
-}
-
 // The mean step of sequences on both sides of a window has the costs of those that are drawn.
 func TestStepsBesideWindows(t *testing.T) {
 	s, prompt, gen := server(t, "gemma3-12b", "h100", 8, "vllm"), Lengths{Kind: "lognormal", Mean: 548, Spread: 0.77},

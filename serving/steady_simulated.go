@@ -110,10 +110,13 @@ func (y *tally) steady(rate float64, idle unit.Watts) *Steady {
 	return st
 }
 
-// opened is the steady state of one queue of an open loop, at a rate.
+// fewSimulated is how many requests of an open loop are simulated whose answers have one length, far below the largest rate.
+const fewSimulated = 2000
+
+// opened is the steady state of one queue of an open loop at a rate.
 func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
-	idle := 1 - f.front.load(rate, f.gen)/f.peers
-	n := int(min(fewSimulated*(1+f.spread)/max(idle, 0.01), float64(f.jobs(rate))))
+	busy := max(f.front.load(rate, f.gen)/f.peers, rate/f.capacity().Rate)
+	n := int(min(fewSimulated*(1+f.spread)/max(1-busy, 0.01), float64(f.jobs(rate))))
 	jobs, sent := f.come(n, rate), -1
 	again := open(func() (Request, bool) {
 		sent++
@@ -129,9 +132,6 @@ func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	}
 	return sums.steady(rate, f.idle()), nil
 }
-
-// fewSimulated is how many requests of an open loop are simulated whose answers have one length and whose API server has little to do.
-const fewSimulated = 2000
 
 // Clients of a closed loop begin together. Those whose requests are alike end together too, in waves, which are soon the same; others
 // spread over time. Where sequences are preempted they do so slowly: TPOT of deepseek-v2-lite on an L40S still grew after 36 waves.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"llmprof/unit"
 )
 
@@ -98,12 +100,7 @@ func (t *Transient) settle(f *filling, begin, end int, steady bool) {
 	t.Third, t.Fourth = mean(f.means[k/2:k*3/4]), mean(f.means[k*3/4:])
 }
 
-func mean(values []float64) (sum float64) {
-	for _, v := range values {
-		sum += v / float64(len(values))
-	}
-	return sum
-}
+func mean(values []float64) float64 { return floats.Sum(values) / float64(len(values)) }
 
 // Beside these a load that reaches no steady state is called overloaded.
 const (

@@ -14,7 +14,7 @@ func (t *Trace) table(from *lines) error {
 	c := csv.NewReader(from)
 	c.FieldsPerRecord, c.ReuseRecord = -1, true
 	cells, line, err := cellsOf(c, from)
-	if parse := new(csv.ParseError); errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		err = fmt.Errorf("line %d: no header of a table, as %s, and no JSON", parse.Line, inCSV)
 	}
 	if err != nil {

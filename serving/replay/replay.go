@@ -97,9 +97,7 @@ func (t *Trace) none() error {
 
 // Read recognises a trace by how it begins. It may be compressed by gzip.
 func Read(r io.Reader, o Options) (*Trace, error) {
-	if o.Speed == 0 {
-		o.Speed = 1
-	}
+	o.Speed = cmp.Or(o.Speed, 1)
 	switch {
 	case !(o.Speed > 0 && o.Speed <= 1e9):
 		return nil, fmt.Errorf("a speed of %g: want above 0 and at most 1e9", o.Speed)
