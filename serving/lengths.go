@@ -35,8 +35,7 @@ func Traced(file string, lengths []int) Lengths {
 		values[i] = float64(v)
 	}
 	m := mean(values)
-	floats.AddConst(-m, values)
-	return Lengths{Kind: "trace", Mean: m, Spread: math.Sqrt(floats.Dot(values, values)/float64(len(values))) / m,
+	return Lengths{Kind: "trace", Mean: m, Spread: math.Sqrt(max(floats.Dot(values, values)/float64(len(values))-m*m, 0)) / m,
 		Trace: slices.Sorted(slices.Values(lengths)), File: file}
 }
 

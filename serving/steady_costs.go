@@ -45,15 +45,11 @@ func (f *flow) cost(n int, tokens float64) *Cost {
 	from, to := f.priced(n, low), f.priced(n, high)
 	if jumps(from, to) {
 		rows := f.peers * float64(f.besides(n)*(1+f.server.Drafts))
-		return f.priced(n, math.Ceil((tokens+rows)/fine)*fine-rows)
+		return f.priced(n, math.Ceil((tokens+rows)/8)*8-rows) // Engines make graphs for multiples of 8 tokens.
 	}
 	f.line = launched(toward(from, to, (tokens-low)/max(high-low, 1)))
 	return &f.line
 }
-
-// fine is by how many tokens steps are apart that are priced where graphs launch smaller ones and not larger ones: a divisor of the numbers
-// of tokens that engines make graphs for.
-const fine = 8
 
 // jumps reports whether CUDA graphs launch one step and not another that has more, whose kernels wait for launches.
 func jumps(less, more *Cost) bool { return more.Waits > 0 && more.Launch > less.Launch.Times(1.2) }

@@ -67,11 +67,13 @@ func (s *span) enough(c *cluster, answers float64, events int) bool {
 
 // simulated is the sums over the answers of so many replicas that count; of none where too few end within the bound of events.
 func (t *Steadies) simulated(replicas int, source Source, s span) (*tally, error) {
-	server, most := t.server, min(mostEvents, *t.events/4)
+	server, most := t.server, mostEvents
 	server.Replicas, server.Prefillers = replicas, 0
-	var sum tally
-	parts, events := []tally{{}}, 0
+	sum, parts, events := tally{}, []tally{{}}, 0
 	c := newCluster(&server, source, &Options{Each: sum.answered, priced: t.prices})
+	if c.kept.clients > 0 {
+		most = min(most, *t.events/4)
+	}
 	for ; events < most && !s.enough(c, sum.answers, events) && c.step(); events++ {
 		if events%64 == 0 && t.ctx.Err() != nil {
 			return nil, t.ctx.Err()
