@@ -27,8 +27,8 @@ func inHostMemory(p *engine.Placed) bool {
 var passes = []int{512, 1024, 2048, 4096}
 
 // bestPlacement is the placement that fits and with which a request takes least. It puts all experts of a mixture on the host, or those of
-// the fewest layers with which the rest fits the GPU. A dense model, and a mixture that does not fit even so, has as many layers on the GPU
-// as fit.
+// the fewest layers with which the rest fits the GPU. As many layers as fit are on the GPU for a dense model, and for a mixture that does
+// not fit even so.
 func bestPlacement(c *analytic.Case, pageable bool) (*engine.Placed, error) {
 	var best *engine.Placed
 	for _, step := range passes {

@@ -46,7 +46,7 @@ type job struct {
 // A life is how far a job has come.
 type life struct {
 	done int32   // steps that it decoded for before
-	lost int32   // those of them whose cache a preemption took
+	lost int32   // A preemption took the KV cache of so many of these steps, which are computed again.
 	left int32   // steps that it decodes for after the latest step of its prompt
 	ends float64 // number of the step that decodes and that it ends with; 0 while it does not decode
 }

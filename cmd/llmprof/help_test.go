@@ -104,8 +104,8 @@ func TestHelpIsComplete(t *testing.T) {
 	})
 }
 
-// TestFlagsCompleteWhereAsked holds that flags complete only for a shell that asks: cobra keeps what completes a flag, with the flag, for
-// as long as the program runs.
+// TestFlagsCompleteWhereAsked holds that flags complete only for a shell that asks: cobra keeps every function that completes a flag until
+// the program ends.
 func TestFlagsCompleteWhereAsked(t *testing.T) {
 	for _, args := range [][]string{{"estimate"}, {cobra.ShellCompRequestCmd, "estimate"}, {cobra.ShellCompNoDescRequestCmd, "estimate"}} {
 		completed := 0

@@ -122,7 +122,7 @@ func of(path ...string) func(map[string]any) any {
 // TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command
 // says how many they are and how it goes on.
 func TestInterruptedSweep(t *testing.T) {
-	prompts := testkit.Cases(400, 1000)
+	prompts := testkit.Cases(400, 4000)
 	for form, rows := range map[string]func(file string) (int, error){"csv": linesOf, "parquet": parquetRows} {
 		file := filepath.Join(t.TempDir(), "rows."+form)
 		stop := make(chan struct{})

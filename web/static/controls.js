@@ -74,7 +74,7 @@ function ModelChoice({ value, catalog, here, onchange, take }) {
   </div>`;
 }
 
-// measuredOf says with which engines constants were measured on a card.
+// measuredOf says with which engines constants were measured on a card; nothing where they were with none.
 const measuredOf = ({ measured }, engines) => (!measured.length ? "" : measured.length === engines.length ? " · measured" : ` · measured with ${measured.join(", ")}`);
 
 function GPUChoice({ value, catalog, refused, onchange }) {

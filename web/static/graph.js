@@ -7,7 +7,7 @@ import { onPaper } from "./order.js";
 const WIDE = 210, HIGH = 46, GAP = 46, HEAD = 40;
 const LEGIBLE = 0.75, LEAST = 0.65; // the scale at which texts are read well, and below which they are not
 
-// known are the groups that were laid out, by their shape: most changes leave most as they are.
+// known are the groups that were laid out, by their shape: most changes leave most of them as they are.
 const known = new Map(), MOST = 40;
 
 // within lays out a group by itself from top to bottom.
@@ -51,7 +51,7 @@ const cut = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text)
 
 const operatorsOf = (n) => n.operators.map(([layer, name]) => opKey({ layer, name }));
 
-// shares are what each node of a graph takes of a phase, by what it does and by order.
+// shares are what each node of a graph takes of a phase, by what it does and, where several do the same, by their order.
 function shares(doc, phase) {
   const all = new Map();
   for (const n of doc?.groups.flatMap((g) => g.nodes) ?? []) {

@@ -6,10 +6,10 @@ import { Panel } from "./panel.js";
 import { kept } from "./kept.js";
 import { commandOf } from "./state.js";
 
-// FIELDS bound a search besides what the page has already.
-const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "Most GPUs", ""], ["tps", "Throughput", "tok/s"], ["headroom", "Headroom", "times"]];
-// WORDS are its texts, each with an example.
-const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=200,p95=600"], ["prefix-hit-rate", "Cached", "0.8"], ["price", "Prices", "h100=2.10,l4=0.8"]];
+// FIELDS are what a search is bounded by, besides what the page has already.
+const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "GPUs at most", ""], ["tps", "Throughput", "tok/s"], ["headroom", "Headroom", "times"]];
+// WORDS are what a search takes as text, with an example of each.
+const WORDS = [["in", "Prompts", "mean=2000,p95=6000"], ["out", "Answers", "mean=300,p95=900"], ["prefix-hit-rate", "Cached share", "0.8"], ["price", "Prices", "h100=2.10,l40s=0.80"]];
 const HEAD = [["gpus", "GPUs"], ["split", "Split"], ["weights", "Weights"], ["kv", "KV"], ["batch", "Batch", 1], ["ttft", "TTFT", 1], ["tpot", "TPOT", 1], ["tok_s", "tok/s", 1], ["usd_h", "$/h", 1], ["usd_month", "$/month", 1], ["usd_mtok", "$/M", 1], ["j_token", "J/tok", 1]];
 
 // priced are the GPUs of prices, as "h100=2.10,l40s=0.80".
@@ -29,7 +29,7 @@ function flagsOf({ model, prompt, gen, engine, rate, clients, targets, catalog, 
   return flags;
 }
 
-// settings are the flags of arguments.
+// settings are the flags of an estimate, of its arguments.
 function settings(args) {
   const flags = {};
   for (let i = 0; i < args.length; i++) {
@@ -54,14 +54,14 @@ export const Plan = kept(function Plan(props) {
   const flags = catalog && flagsOf(props, own), id = JSON.stringify(flags);
   useEffect(() => { planner.progress = (done, of) => setProgress(`${done} of ${of} GPUs are searched`); return () => { planner.progress = null; }; }, []);
   const search = () => {
-    setProgress("Begins"); setError("");
+    setProgress("The search begins"); setError("");
     planner.ask("plan", { do: "plan", flags, evidence: catalog.evidence }).then(
       (a) => { if (a) setFound({ doc: JSON.parse(a.text), words: a.data, id }); setProgress(null); },
       (e) => { setFound(null); setError(e.message); setProgress(null); },
     );
   };
   const field = ([name, label, unit]) => html`<div key=${name} class="control target"><label for=${`plan-${name}`}>${label}</label>
-    <input id=${`plan-${name}`} type="number" inputmode="decimal" min="0" step="any" placeholder="any" value=${own[name] ?? ""} disabled=${name === "tps" && (rate || clients)} title=${name === "tps" && (rate || clients) ? "The page has a load" : ""} onInput=${(e) => setOwn({ ...own, [name]: e.target.value })} /><span class="unit">${unit}</span></div>`;
+    <input id=${`plan-${name}`} type="number" inputmode="decimal" min="0" step="any" placeholder="any" value=${own[name] ?? ""} disabled=${name === "tps" && (rate || clients)} title=${name === "tps" && (rate || clients) ? "The load of the page is the load" : ""} onInput=${(e) => setOwn({ ...own, [name]: e.target.value })} /><span class="unit">${unit}</span></div>`;
   const text = ([name, label, example]) => html`<div key=${name} class="control target"><label for=${`plan-${name}`}>${label}</label>
     <input id=${`plan-${name}`} placeholder=${example} value=${own[name] ?? ""} onInput=${(e) => setOwn({ ...own, [name]: e.target.value.trim() })} /></div>`;
   const choice = (name, label, options) => html`<div class="control target"><label for=${`plan-${name}`}>${label}</label><select id=${`plan-${name}`} value=${own[name] ?? ""} onChange=${(e) => setOwn({ ...own, [name]: e.target.value })}>${options.map(([value, said]) => html`<option key=${value} value=${value}>${said}</option>`)}</select></div>`;
