@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,6 @@ import (
 	"llmprof/plots/report"
 	"llmprof/serving"
 	"llmprof/unit"
-	"llmprof/validate"
 )
 
 // A planOrder is a plan as it was asked for on the command line.
@@ -93,11 +91,7 @@ func (a *app) searched(ctx context.Context, o *plan.Asked) (*view.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	evidence, err := a.evidence(q)
-	if err != nil {
-		return nil, err
-	}
-	evidence.Weigh(q)
+	view.Weigh(q)
 	begin := time.Now()
 	part, end := a.follow().counted("searching GPUs")
 	q.Progress = part
@@ -106,7 +100,7 @@ func (a *app) searched(ctx context.Context, o *plan.Asked) (*view.Plan, error) {
 	if err != nil {
 		return nil, wrong(err)
 	}
-	return &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Evidence: evidence,
+	return &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU),
 		Took: unit.Seconds(time.Since(begin).Seconds())}, nil
 }
 
@@ -176,24 +170,4 @@ func lengthsOf(l *serving.Lengths) string {
 		return fmt.Sprintf("lognormal:%.0f,%.2g", l.Mean, max(l.Spread, 0.01))
 	}
 	return view.LengthWords(l)
-}
-
-// evidence is the errors of the engines of a search against the built-in observations.
-func (a *app) evidence(q *plan.Request) (view.Evidence, error) {
-	scorer, err := a.scorer("", "")
-	if err != nil {
-		return nil, err
-	}
-	observed, err := validate.Embedded()
-	if err != nil {
-		return nil, err
-	}
-	of := map[string]bool{}
-	for i := range q.Cards {
-		if m := q.Cards[i].Machine; m != nil {
-			of[m.Engine.Profile().Name] = true
-		}
-	}
-	some := slices.DeleteFunc(observed, func(x validate.Observation) bool { return !of[x.Engine] })
-	return view.NewEvidence(scorer.Score(some).Rows), nil
 }

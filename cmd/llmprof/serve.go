@@ -32,7 +32,6 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
-	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/internal/child"
 	"llmprof/internal/fileerror"
@@ -119,7 +118,6 @@ func (a *app) derive(files map[string][]byte) error {
 		return err
 	}
 	score := scorer.Score(observed)
-	catalog.Evidence = view.NewEvidence(score.Rows)
 	if files["catalog.json"], err = json.Marshal(catalog); err != nil {
 		return err
 	}

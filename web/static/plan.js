@@ -55,7 +55,7 @@ export const Plan = kept(function Plan(props) {
   useEffect(() => { planner.progress = (done, of) => setProgress(`${done} of ${of} GPUs are searched`); return () => { planner.progress = null; }; }, []);
   const search = () => {
     setProgress("The search begins"); setError("");
-    planner.ask("plan", { do: "plan", flags, evidence: catalog.evidence }).then(
+    planner.ask("plan", { do: "plan", flags }).then(
       (a) => { if (a) setFound({ doc: JSON.parse(a.text), words: a.data, id }); setProgress(null); },
       (e) => { setFound(null); setError(e.message); setProgress(null); },
     );

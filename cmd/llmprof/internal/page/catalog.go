@@ -25,8 +25,6 @@ type Catalog struct {
 	GPUs    []catalogGPU        `json:"gpus"`
 	Choices map[string][]string `json:"choices"` // values that flags take
 	Flags   map[string]flagInfo `json:"flags"`
-	// how far predictions of each engine on each GPU are from observations
-	Evidence view.Evidence `json:"evidence"`
 }
 
 // A catalogModel has what the page shows of a model before it is estimated: its sources and layers are in

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/settings"
-	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
 	"llmprof/models"
 	"llmprof/unit"
@@ -90,7 +89,6 @@ type Request struct {
 	Try      map[string][]string  `json:"try"`      // values of flags that are to be tried in place of those given
 	File     string               `json:"file"`     // the text of a result file
 	Name     string               `json:"name"`     // name of the file
-	Evidence view.Evidence        `json:"evidence"` // what a search says that its rows rest on; the catalog has it
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.

@@ -13,7 +13,7 @@ import (
 	"llmprof/plots/render"
 )
 
-// plan is "llmprof plan --format json". What stands behind each engine and GPU comes with the request, from the catalog.
+// plan is "llmprof plan --format json".
 func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	o := &plan.Asked{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
@@ -26,13 +26,13 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Evidence.Weigh(q)
+	view.Weigh(q)
 	q.Progress = p.Progress
 	found, err := plan.Search(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	v := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU), Evidence: r.Evidence}
+	v := &view.Plan{Request: q, Result: found, Shown: plan.Shown(found.Rows, q.Top, q.PerGPU)}
 	var b bytes.Buffer
 	err = render.JSON(&b, v.Document())
 	return &Answer{Text: b.String(), Data: v.Words()}, err

@@ -1,9 +1,11 @@
 package view
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
+	"sync"
 
-	"llmprof/internal/stats"
 	"llmprof/plan"
 	"llmprof/validate"
 )
@@ -21,16 +23,28 @@ type Accuracy struct {
 	EngineAPE *float64 `json:"engine_median_ape" jsonschema:"minimum=0"`
 }
 
-// Evidence is the accuracy of engines on GPUs, by the names of both; that on all GPUs together is under "".
-type Evidence map[string]map[string]*Errors
+// errorsOf is the accuracy of engines on GPUs, by the names of both; that on all GPUs together is under "".
+type errorsOf map[string]map[string]*predicted
 
-// Errors are those of the predictions of an engine on a GPU, with how many there are of each format and architecture.
-type Errors struct {
+// predicted is how far predictions of an engine on a GPU are from observations, and how many of these there are of each format and
+// architecture.
+type predicted struct {
 	N         int                       `json:"n"`
 	MedianAPE *float64                  `json:"median_ape"`
 	Of        map[string]map[string]int `json:"of,omitempty"` // by the format of the weights and what the layers of the model are
-	all       []float64
 }
+
+//go:embed evidence.json
+var scored []byte
+
+// evidence is the accuracy of the built-in calibrations on the built-in observations. The file has it, since scoring the observations takes
+// longer than most searches.
+var evidence = sync.OnceValue(func() (e errorsOf) {
+	if err := json.Unmarshal(scored, &e); err != nil {
+		panic(err) // TestEvidence reads the file
+	}
+	return e
+})
 
 // architecture names what the layers of a model are, as validate.Architecture has them.
 func architecture(kind, ffn string) string {
@@ -42,43 +56,12 @@ func architecture(kind, ffn string) string {
 	return "dense with " + mixing
 }
 
-// NewEvidence sums up the errors of observations of times on which no constant was fitted.
-func NewEvidence(rows []validate.Row) Evidence {
-	all := Evidence{}
-	for _, x := range rows {
-		if x.Metric.Energy() || x.Fitted != "" {
-			continue
-		}
-		if all[x.Engine] == nil {
-			all[x.Engine] = map[string]*Errors{"": {}}
-		}
-		if all[x.Engine][x.GPU] == nil {
-			all[x.Engine][x.GPU] = &Errors{Of: map[string]map[string]int{}}
-		}
-		of := all[x.Engine][x.GPU].Of
-		if of[x.Weights] == nil {
-			of[x.Weights] = map[string]int{}
-		}
-		of[x.Weights][architecture(x.Kind, x.FFN)]++
-		for _, gpu := range []string{x.GPU, ""} {
-			e := all[x.Engine][gpu]
-			e.all = append(e.all, max(x.Error, -x.Error))
-		}
-	}
-	for _, gpus := range all {
-		for _, e := range gpus {
-			e.N, e.MedianAPE = len(e.all), stats.MedianOf(e.all)
-		}
-	}
-	return all
-}
-
 // Weigh tells the cards of a search how many observations there are of each.
-func (e Evidence) Weigh(q *plan.Request) {
+func Weigh(q *plan.Request) {
 	for i := range q.Cards {
 		if c := &q.Cards[i]; c.Machine != nil {
 			c.Observed = map[string]int{}
-			if on := e[c.Machine.Engine.Profile().Name][c.GPU.Key]; on != nil {
+			if on := evidence()[c.Machine.Engine.Profile().Name][c.GPU.Key]; on != nil {
 				for format, models := range on.Of {
 					for _, n := range models {
 						c.Observed[format] += n
@@ -92,7 +75,7 @@ func (e Evidence) Weigh(q *plan.Request) {
 // accuracy is that of the engine of a row on its GPU.
 func (p *Plan) accuracy(r *plan.Row) Accuracy {
 	a := Accuracy{Measured: r.Card.Machine.Cal.Measured}
-	gpus := p.Evidence[r.Engine()]
+	gpus := evidence()[r.Engine()]
 	if everywhere := gpus[""]; everywhere != nil {
 		a.EngineN, a.EngineAPE = everywhere.N, everywhere.MedianAPE
 	}

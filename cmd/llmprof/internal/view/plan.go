@@ -16,16 +16,15 @@ import (
 
 // A Plan is a search with what was asked for.
 type Plan struct {
-	Request  *plan.Request
-	Result   *plan.Result
-	Shown    []plan.Row
-	Evidence Evidence      // errors of predictions, by engine and GPU
-	Launch   []plan.Launch // launch commands of the first row; nil where not asked for
-	Checks   []string      // the command line that measures the first row
-	Full     bool          // all reasons why GPUs fell out are shown
-	Formats  render.Fields // what other formats take on the card of the first row, and why; empty where not asked for
-	Unknown  []string      // what the list of prices has and the table of GPUs does not
-	Took     unit.Seconds
+	Request *plan.Request
+	Result  *plan.Result
+	Shown   []plan.Row
+	Launch  []plan.Launch // launch commands of the first row; nil where not asked for
+	Checks  []string      // the command line that measures the first row
+	Full    bool          // all reasons why GPUs fell out are shown
+	Formats render.Fields // what other formats take on the card of the first row, and why; empty where not asked for
+	Unknown []string      // what the list of prices has and the table of GPUs does not
+	Took    unit.Seconds
 }
 
 // Page is the plan for people: the rows, what stands behind the first, and the others in two lines.
