@@ -22,37 +22,40 @@ type ServerOptions struct {
 
 // A Served is a server measured alone and under a load, beside its simulation.
 type Served struct {
-	Loads []ServedLoad
-	Parts []Part // of the time of a request under the load; the sums over them are the medians of TTFT and of the tokens after it
+	Loads []ServedLoad `json:"loads"` // one request at a time, with short prompts and with those asked for, and the load
+	// parts of the time of a request under the load; the sums over them are the medians of TTFT and of the tokens after it
+	Parts []Part `json:"parts"`
 }
 
 // A ServedLoad is one way in which the server was asked.
 type ServedLoad struct {
-	Name        string
-	Clients     int
-	Rate        float64
-	Prompt, Gen int
-	Requests    int
-	Failed      int
-	Figures     []ServedFigure
+	Name     string         `json:"name"`
+	Clients  int            `json:"concurrency"`     // 0 at a rate
+	Rate     float64        `json:"request_rate_hz"` // 0 of clients that wait
+	Prompt   int            `json:"prompt_len"`
+	Gen      int            `json:"gen_len"`
+	Requests int            `json:"requests"`
+	Failed   int            `json:"failed"`
+	Figures  []ServedFigure `json:"figures"` // medians
 }
 
-// A ServedFigure is the median of a time, observed with its 95 % interval and predicted with its 90 % interval.
+// A ServedFigure is the median of a time.
 type ServedFigure struct {
-	Metric                      validate.Metric
-	Observed                    float64
-	ObservedLow, ObservedHigh   *float64
-	Predicted                   float64
-	PredictedLow, PredictedHigh float64
+	Metric        validate.Metric `json:"metric"`
+	Observed      float64         `json:"observed_s"`
+	ObservedLow   *float64        `json:"observed_low_s"` // ends of the 95 % interval of the median
+	ObservedHigh  *float64        `json:"observed_high_s"`
+	Predicted     float64         `json:"predicted_s"`
+	PredictedLow  float64         `json:"predicted_low_s"` // ends of the 90 % interval
+	PredictedHigh float64         `json:"predicted_high_s"`
+	Error         float64         `json:"error"` // predicted over observed, less 1
 }
 
-// Error is predicted over observed, less 1.
-func (f *ServedFigure) Error() float64 { return f.Predicted/f.Observed - 1 }
-
-// A Part is a part of a request's time.
+// A Part is a part of the time of a request.
 type Part struct {
-	Name                string
-	Observed, Predicted float64
+	Name      string  `json:"name"`
+	Observed  float64 `json:"observed_s"`
+	Predicted float64 `json:"predicted_s"`
 }
 
 // Of the time, the shares of the three ways of asking. Idle requests are few and alike, requests under a load many and scattered.
@@ -72,7 +75,7 @@ func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Serv
 		p.Concurrency, p.RequestRate = 1, 0
 	}
 	short.PromptLen = max(o.Point.PromptLen/shortPrompt, 1)
-	s := &Served{}
+	s := &Served{Loads: []ServedLoad{}, Parts: []Part{}}
 	for _, x := range []struct {
 		name  string
 		point experiment.Point
@@ -122,9 +125,12 @@ func (o *ServerOptions) ask(ctx context.Context, name string, p experiment.Point
 	if n := r.Serving.GeneratedTokens; n != nil {
 		l.Gen = int(math.Round(n.Mean))
 	}
-	for m, t := range map[validate.Metric]*result.Times{validate.TTFT: r.TTFT, validate.TPOT: r.TPOT, validate.TTLT: r.TTLT} {
-		if t != nil {
-			l.Figures = append(l.Figures, ServedFigure{Metric: m, Observed: t.Median, ObservedLow: t.MedianLow, ObservedHigh: t.MedianHigh})
+	for _, x := range []struct {
+		metric validate.Metric
+		of     *result.Times
+	}{{validate.TTFT, r.TTFT}, {validate.TPOT, r.TPOT}, {validate.TTLT, r.TTLT}} {
+		if t := x.of; t != nil {
+			l.Figures = append(l.Figures, ServedFigure{Metric: x.metric, Observed: t.Median, ObservedLow: t.MedianLow, ObservedHigh: t.MedianHigh})
 		}
 	}
 	return l, nil
@@ -169,6 +175,7 @@ func (l *ServedLoad) predict(ctx context.Context, server *serving.Server) error 
 			return fmt.Errorf("the simulation has no %s", f.Metric)
 		}
 		f.Predicted = sketch.Quantile(0.5)
+		f.Error = f.Predicted/f.Observed - 1
 		f.PredictedLow, f.PredictedHigh = f.Predicted, f.Predicted
 		if x := r.Interval(name, 0.5); x != nil {
 			whole := x.Whole()

@@ -3,7 +3,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,39 +36,7 @@ type ServerLiveDocument struct {
 	TP     int               `json:"tp"`     // GPUs that share a matrix
 	Says   map[string]string `json:"says"`   // what the server says of itself
 	Taken  []string          `json:"taken"`  // what was taken that it does not say
-	Loads  []LiveLoadJSON    `json:"loads"`  // one request at a time, with short prompts and with those asked for, and the load
-	Parts  []LivePartJSON    `json:"parts"`  // parts of the time of a request under the load
-}
-
-// A LiveLoadJSON is one way in which the server was asked.
-type LiveLoadJSON struct {
-	Name     string           `json:"name"`
-	Clients  int              `json:"concurrency"`     // 0 at a rate
-	Rate     float64          `json:"request_rate_hz"` // 0 of clients that wait
-	Prompt   int              `json:"prompt_len"`
-	Gen      int              `json:"gen_len"`
-	Requests int              `json:"requests"`
-	Failed   int              `json:"failed"`
-	Figures  []LiveFigureJSON `json:"figures"` // medians
-}
-
-// A LiveFigureJSON is the median of a time.
-type LiveFigureJSON struct {
-	Metric        string   `json:"metric"`
-	Observed      float64  `json:"observed_s"`
-	ObservedLow   *float64 `json:"observed_low_s"` // ends of the 95 % interval of the median
-	ObservedHigh  *float64 `json:"observed_high_s"`
-	Predicted     float64  `json:"predicted_s"`
-	PredictedLow  float64  `json:"predicted_low_s"` // ends of the 90 % interval
-	PredictedHigh float64  `json:"predicted_high_s"`
-	Error         float64  `json:"error"` // predicted over observed, less 1
-}
-
-// A LivePartJSON is a part of the time of a request.
-type LivePartJSON struct {
-	Name      string  `json:"name"`
-	Observed  float64 `json:"observed_s"`
-	Predicted float64 `json:"predicted_s"`
+	live.Served
 }
 
 // Said is what the server says of itself, a line for each.
@@ -79,15 +46,6 @@ func (s *ServerLive) Said() (lines []string) {
 	}
 	return lines
 }
-
-// figures are those of a load in the order of tables.
-func figuresOf(l *live.ServedLoad) []live.ServedFigure {
-	return slices.SortedFunc(slices.Values(l.Figures), func(a, b live.ServedFigure) int {
-		return cmp.Compare(order(string(a.Metric)), order(string(b.Metric)))
-	})
-}
-
-func order(metric string) int { return slices.Index([]string{"ttft_s", "tpot_s", "ttlt_s"}, metric) }
 
 // Page is the comparison for people.
 func (s *ServerLive) Page() *render.Document {
@@ -100,10 +58,10 @@ func (s *ServerLive) Page() *render.Document {
 		{Title: "", Left: true}, {Title: "observed"}, {Title: "predicted"}, {Title: "low"}, {Title: "high"}, {Title: "error %"}}}
 	for i := range s.Served.Loads {
 		l := &s.Served.Loads[i]
-		for _, f := range figuresOf(l) {
+		for _, f := range l.Figures {
 			t.Add(l.Name, fmt.Sprintf("%d+%d", l.Prompt, l.Gen), l.Requests, strings.ToUpper(strings.TrimSuffix(string(f.Metric), "_s")),
 				unit.Seconds(f.Observed).String(), unit.Seconds(f.Predicted).String(), unit.Seconds(f.PredictedLow).String(),
-				unit.Seconds(f.PredictedHigh).String(), fmt.Sprintf("%.1f", 100*f.Error()))
+				unit.Seconds(f.PredictedHigh).String(), fmt.Sprintf("%.1f", 100*f.Error))
 		}
 	}
 	d.Blocks = append(d.Blocks, t)
@@ -136,33 +94,23 @@ func signedTime(s float64) string {
 
 // Table is the medians for programs, one a row.
 func (s *ServerLive) Table() *render.Table {
-	t := render.Keyed("load", "prompt_len", "gen_len", "requests", "metric", "observed_s", "predicted_s", "predicted_low_s",
-		"predicted_high_s", "error")
-	for i := range s.Served.Loads {
-		l := &s.Served.Loads[i]
-		for _, f := range figuresOf(l) {
-			t.Add(l.Name, l.Prompt, l.Gen, l.Requests, string(f.Metric), f.Observed, f.Predicted, f.PredictedLow, f.PredictedHigh, f.Error())
+	type row struct {
+		live.ServedLoad
+		live.ServedFigure
+	}
+	var rows []row
+	for _, l := range s.Served.Loads {
+		for _, f := range l.Figures {
+			rows = append(rows, row{l, f})
 		}
 	}
-	return t
+	return flat(rows, "load=name", "prompt_len", "gen_len", "requests", "metric", "observed_s", "predicted_s", "predicted_low_s",
+		"predicted_high_s", "error")
 }
 
 // Document is the comparison for programs.
 func (s *ServerLive) Document() *ServerLiveDocument {
 	q := s.Request
-	d := &ServerLiveDocument{Schema: ServerLiveSchema, URL: s.URL, Engine: q.Engine, Model: q.Model, GPU: q.GPU, TP: *q.TP, Says: s.Says,
-		Taken: append([]string{}, s.Taken...), Loads: []LiveLoadJSON{}, Parts: []LivePartJSON{}}
-	for i := range s.Served.Loads {
-		l := &s.Served.Loads[i]
-		one := LiveLoadJSON{l.Name, l.Clients, l.Rate, l.Prompt, l.Gen, l.Requests, l.Failed, []LiveFigureJSON{}}
-		for _, f := range figuresOf(l) {
-			one.Figures = append(one.Figures, LiveFigureJSON{string(f.Metric), f.Observed, f.ObservedLow, f.ObservedHigh, f.Predicted,
-				f.PredictedLow, f.PredictedHigh, f.Error()})
-		}
-		d.Loads = append(d.Loads, one)
-	}
-	for _, p := range s.Served.Parts {
-		d.Parts = append(d.Parts, LivePartJSON{p.Name, p.Observed, p.Predicted})
-	}
-	return d
+	return &ServerLiveDocument{Schema: ServerLiveSchema, URL: s.URL, Engine: q.Engine, Model: q.Model, GPU: q.GPU, TP: *q.TP, Says: s.Says,
+		Taken: append([]string{}, s.Taken...), Served: *s.Served}
 }
