@@ -95,8 +95,8 @@ func (a *app) calibrate() *cobra.Command {
 
 // flags are those of operators that are timed here.
 func (c *fitting) flags(f *pflag.FlagSet) {
-	settings.Choice(f, &c.Engine, "engine", "", "`engine`: %s, a server (default: native if it can)", calibrate.Native, calibrate.Transformers,
-		experiment.OpenAI)
+	f.StringVar(&c.Engine, "engine", "", "`engine`: native, transformers or openai, a server (default: native if it can)")
+	settings.Words(f, "engine", calibrate.Native, calibrate.Transformers, experiment.OpenAI)
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
 	settings.Choice(f, &c.Device, "device", "", "`device`: %s (default: a GPU)", "cuda", "cpu")
 	f.Var(settings.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
@@ -119,8 +119,6 @@ func (c *fitting) check() error {
 	switch {
 	case c.Engine != "" && c.Engine != calibrate.Native && c.Engine != calibrate.Transformers:
 		return usage("--engine %.40q: want native, transformers, or openai with the --base-url of a server of any engine", c.Engine)
-	case c.Device != "" && c.Device != "cuda" && c.Device != "cpu":
-		return usage("--device %.40q: want cuda or cpu", c.Device)
 	case c.Device == "cpu" && c.Engine == calibrate.Native:
 		return usage("--device cpu: the native engine needs a GPU; give --engine transformers")
 	case c.Device == "cpu" && c.gpu == "":

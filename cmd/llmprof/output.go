@@ -122,17 +122,8 @@ func (o *output) check() error {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	if o.format != asReport && !slices.Contains(o.forms(), o.format) {
-		return usage("--format %.40q: want %s", o.format, strings.Join(o.forms(), ", "))
-	}
-	switch o.color {
-	case "auto", "never":
-	case "always":
-		if o.format != "table" {
-			return usage("--color always: only a table has colours, not %s", o.format)
-		}
-	default:
-		return usage("--color %.40q: want auto, always or never", o.color)
+	if o.color == "always" && o.format != "table" {
+		return usage("--color always: only a table has colours, not %s", o.format)
 	}
 	if o.binary && !slices.Contains([]string{"table", "markdown", "latex"}, o.format) {
 		return usage("--binary: %s has bytes as plain numbers; GiB are for table, markdown and latex", o.format)

@@ -20,7 +20,6 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/input"
-	"llmprof/internal/spelling"
 	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/validate"
@@ -134,7 +133,7 @@ func (d *drawing) forms() []string {
 }
 
 func (d *drawing) form() (kind string, err error) {
-	kind = strings.ToLower(d.kind)
+	kind = d.kind
 	switch {
 	case d.file == "":
 		err = usage("which file? Give -o, as in -o picture.svg")
@@ -201,8 +200,8 @@ func drawBreakdown(_ *drawing, ans *answer) (picture, error) {
 
 func (a *app) drawMemory(ctx context.Context, d *drawing) (picture, error) {
 	v, err := plots.ParseVariable(d.by)
-	if err != nil || v == plots.ByTP {
-		return nil, usage("--by %.40q: want batch or context", d.by)
+	if err != nil {
+		return nil, wrong(err)
 	}
 	ans, err := a.answer(ctx, &d.question)
 	if err != nil {
@@ -238,7 +237,7 @@ func (g modelGraph) Write(w io.Writer, form string) error {
 func (a *app) drawGraph(ctx context.Context, d *drawing) (picture, error) {
 	phases, err := plots.ParsePhases(d.phase)
 	if err != nil {
-		return nil, usage("--phase %.40q: %s", d.phase, spelling.Hint(d.phase, plots.PhaseNames()))
+		return nil, wrong(err)
 	}
 	draw := a.ofEstimate(func(_ *drawing, ans *answer) (picture, error) { return modelGraph{ans, phases}, nil })
 	return draw(ctx, d)

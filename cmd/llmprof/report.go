@@ -66,7 +66,7 @@ func (p *paper) outputFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
 	f.BoolVar(&p.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.StringVarP(&p.file, "output", "o", "", "write the page to `FILE`, whole or not at all; - for standard output")
-	settings.Choice(f, &p.form, "format", "", "`form` of the page: %s (default: what FILE ends in)", "html", "md")
+	settings.Choice(f, &p.form, "format", "", "`form` of the page: %s (default: what FILE ends in)", "html", "md", "markdown")
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
@@ -93,7 +93,7 @@ func commandLine(cmd *cobra.Command, args ...string) string {
 }
 
 func (p *paper) kind() (string, error) {
-	kind := strings.ToLower(p.form)
+	kind := p.form
 	switch {
 	case p.file == "":
 		return "", usage("which file? Give -o, as in -o report.html")

@@ -5,7 +5,6 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,8 +65,7 @@ func (a *app) root() *cobra.Command {
 			"  llmprof estimate llama2-70b a100 --tp 8 --batch 32 --ops\n" +
 			"  llmprof models show qwen3-30b-a3b",
 		SilenceErrors: true, SilenceUsage: true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              noArgs,
+		Args: noArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.Empty(cmd); err != nil {
 				return err
@@ -94,7 +92,10 @@ func (a *app) root() *cobra.Command {
 	group(root, "Look up",
 		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck(), a.modelsExport()),
 		parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect()))
-	root.AddCommand(a.version(), a.completion(), a.man(), a.schema(), a.engineNative())
+	root.AddCommand(a.version(), a.man(), a.schema(), a.engineNative())
+	root.InitDefaultCompletionCmd()
+	completion, _, _ := root.Find([]string{"completion"}) // Cobra has just added it.
+	completion.Use, completion.Args, completion.RunE = "completion COMMAND", noArgs, needCommand
 	if len(a.args) > 0 && strings.HasPrefix(a.args[0], cobra.ShellCompRequestCmd) { // Cobra keeps what completes a flag for good.
 		complete(root)
 	}
@@ -216,37 +217,4 @@ func versionText() string {
 		}
 	}
 	return s + revision + modified + " " + info.GoVersion + " " + runtime.GOOS + "/" + runtime.GOARCH
-}
-
-// knownShell refuses shells that there is no script for.
-func knownShell(cmd *cobra.Command, args []string) error {
-	if slices.Contains(cmd.ValidArgs, args[0]) {
-		return nil
-	}
-	return fmt.Errorf("unknown shell %.40q: want %s", args[0], strings.Join(cmd.ValidArgs, ", "))
-}
-
-func (a *app) completion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a script that completes commands in a shell",
-		Long: "Print a script that completes commands, flags and their values in a shell.\n\n" +
-			"  bash:  source <(llmprof completion bash)\n" +
-			"  zsh:   llmprof completion zsh > \"${fpath[1]}/_llmprof\"\n" +
-			"  fish:  llmprof completion fish > ~/.config/fish/completions/llmprof.fish",
-		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		Args:      cobra.MatchAll(cli.Needs("the shell", 1, 1), knownShell),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root := cmd.Root()
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(a.stdout, true)
-			case "zsh":
-				return root.GenZshCompletion(a.stdout)
-			case "fish":
-				return root.GenFishCompletion(a.stdout, true)
-			}
-			return root.GenPowerShellCompletionWithDesc(a.stdout)
-		},
-	}
 }

@@ -42,7 +42,7 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 	s.cmd = cmd
 	cli.Define(cmd, "Machines", func(f *pflag.FlagSet) {
 		f.StringVar(&s.shard, "shard", "", "one `I/N` of the "+of+", as 2/8; all of them put together are the whole")
-		f.StringVar(&s.to, "submit", "", "run shards on a `cluster`: slurm, or kubernetes for a manifest")
+		settings.Choice(f, &s.to, "submit", "", "run shards on a `cluster`: slurm, or kubernetes for a manifest", "slurm", "kubernetes")
 		f.IntVar(&s.shards, "shards", 0, "`number` of shards that are submitted (default: 16 at most)")
 		f.StringVar(&s.dir, "shard-dir", "", "`folder` of the shards, which all machines see (default: llmprof-shards/KEY)")
 		f.StringVar(&s.options, "submit-options", "", "`options` of sbatch, as \"--partition=cpu --time=1:00:00\"")
@@ -50,7 +50,6 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 		f.StringVar(&s.claim, "volume-claim", "llmprof", "`claim` of the volume that the pods share")
 		f.IntVar(&s.gpus, "pod-gpus", 0, "`GPUs` of each pod")
 		f.StringVar(&s.part, "part", "", "`folder` that a task keeps its shard in")
-		settings.Words(f, "submit", "slurm", "kubernetes")
 		_ = f.MarkHidden("part")
 	})
 	cli.MayBeEmpty(cmd, "submit") // a task runs the command line that submitted it, without a place to submit to
@@ -60,8 +59,6 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 func (s *submission) check() error {
 	given := s.cmd.Flags().Changed
 	switch {
-	case s.to != "" && s.to != "slurm" && s.to != "kubernetes":
-		return usage("--submit %.40q: want slurm or kubernetes", s.to)
 	case s.to != "" && s.shard != "":
 		return usage("--submit gives every task its shard: leave out --shard")
 	case s.part != "": // the flags of the submission are in the command line of its tasks

@@ -94,15 +94,12 @@ func listUsage(f *pflag.Flag) string {
 }
 
 func (o *gridOrder) form() (sweep.Format, error) {
-	form := strings.ToLower(o.format)
+	form := o.format
 	if form == "" {
 		form = cmp.Or(ending(o.file), string(sweep.CSV))
 		if !slices.Contains(sweep.Formats(), form) {
 			return "", usage("-o %.60q: want a name that ends in .csv, .json, .jsonl or .parquet, or a --format", o.file)
 		}
-	}
-	if !slices.Contains(sweep.Formats(), form) {
-		return "", usage("--format %.40q: want csv, json, jsonl or parquet", o.format)
 	}
 	if form == string(sweep.JSON) && (o.from > 0 || o.to != "" || o.shard != "") {
 		return "", usage("--format json: one list is not put together from parts; take jsonl with --from, --shard and --submit")

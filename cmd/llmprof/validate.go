@@ -115,8 +115,6 @@ func (v *comparison) check() error {
 		return usage("--worst %d: want a number of observations, or 0 for none", v.Worst)
 	case v.given("fail-over") && !(v.FailOver > 0 && v.FailOver < 1e6):
 		return usage("--fail-over %v: want percent, above 0", v.FailOver)
-	case v.chart != "scatter" && v.chart != "follow" && v.chart != "ops":
-		return usage("--chart %.40q: want scatter, follow or ops", v.chart)
 	case v.ablate:
 		return v.checkAblate()
 	case v.given("chart") && v.output.picture() == "":

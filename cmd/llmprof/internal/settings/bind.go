@@ -69,9 +69,32 @@ func Words(f *pflag.FlagSet, name string, words ...string) {
 
 // Choice adds a flag that takes one of some words, which its help lists in place of %s.
 func Choice(f *pflag.FlagSet, to *string, name, value, usage string, words ...string) {
-	f.StringVar(to, name, value, strings.Replace(usage, "%s", listed(words), 1))
+	*to = value
+	f.Var(&choice{to, words}, name, strings.Replace(usage, "%s", listed(words), 1))
 	Words(f, name, words...)
 }
+
+// A choice is the value of a flag that takes one of some words, in any case of their letters. An empty text, which few flags may be given,
+// is refused with those of other flags.
+type choice struct {
+	to    *string
+	words []string
+}
+
+// String is the word.
+func (c *choice) String() string { return *c.to }
+
+// Set takes the word, or says which there are.
+func (c *choice) Set(text string) error {
+	*c.to = strings.ToLower(text)
+	if text != "" && !slices.Contains(c.words, *c.to) {
+		return errors.New("want " + listed(c.words))
+	}
+	return nil
+}
+
+// Type lets help and errors treat the flag as a text.
+func (c *choice) Type() string { return "string" }
 
 func listed(words []string) string {
 	last := len(words) - 1
