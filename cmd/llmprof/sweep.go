@@ -246,16 +246,9 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if err != nil {
 		return summary, err
 	}
-	head := ""
-	if options.Format == sweep.CSV && options.Shard.I <= 1 {
-		head = strings.Join(sweep.Columns(g.Loaded()), ",") + "\n"
-	}
-	file, err := o.open(key.Name(), head, options.Format)
+	file, err := o.open(key.Name(), options.Format)
 	if err != nil {
 		return summary, err
-	}
-	if err := file.follows(ctx, g, options); err != nil {
-		return summary, errors.Join(err, file.Close())
 	}
 	options.Out = file.File
 	summary, err = sweep.Run(ctx, g, options)

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/input"
@@ -21,13 +18,9 @@ type gridFile struct {
 	*os.File
 	name  string
 	whole *atomicfile.File // the new file; nil where rows are appended
-	bare  bool             // no note says of which grid the rows are that were there before
-	last  string           // last of them then
 	begin int64            // bytes of the rows that were there before
-	head  string           // first line; "" where the rows have none
-	json  bool             // rows are objects of JSON
-	key   string
-	shard bool // a shard without rows has a file all the same
+	key   string           // what the rows are computed from
+	shard bool             // a shard without rows has a file all the same
 }
 
 // A gridRest stands beside the file of a sweep that was interrupted, and says what is in it.
@@ -41,8 +34,8 @@ type gridRest struct {
 func restName(file string) string { return file + ".rest.json" }
 
 // open opens the file of the rows. Nothing can be appended to a file of Parquet, so the rest goes to another one.
-func (o *gridOrder) open(key, head string, form sweep.Format) (f *gridFile, err error) {
-	f = &gridFile{name: o.file, key: key, head: head, json: form == sweep.JSONL, shard: o.shard != ""}
+func (o *gridOrder) open(key string, form sweep.Format) (f *gridFile, err error) {
+	f = &gridFile{name: o.file, key: key, shard: o.shard != ""}
 	switch {
 	case o.from == 0:
 		if f.whole, err = atomicfile.Replace(o.file, 0o666); err == nil {
@@ -70,15 +63,13 @@ func (f *gridFile) resume(from uint64) error {
 		return fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
 	}
 	text, err := input.Read(restName(f.name), 1<<16)
-	if errors.Is(err, fs.ErrNotExist) {
-		f.begin, f.bare = end, true
-		return f.look(from)
-	}
 	var rest gridRest
 	if err == nil {
 		err = json.Unmarshal(text, &rest)
 	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s has no %s beside it, which a sweep that stops leaves to say what it has: leave out --from", f.name, restName(f.name))
 	case err != nil:
 		return fmt.Errorf("reading %s, which says what %s has: %w", restName(f.name), f.name, err)
 	case rest.Key != f.key:
@@ -93,57 +84,6 @@ func (f *gridFile) resume(from uint64) error {
 	}
 	_, err = f.Seek(f.begin, io.SeekStart)
 	return err
-}
-
-// look sees that a file of which no note says what it has can be the beginning of this sweep's.
-func (f *gridFile) look(from uint64) error {
-	_, err := f.Seek(0, io.SeekStart)
-	lines, rows := bufio.NewReaderSize(f, 1<<20), uint64(0)
-	for first := true; err == nil; first = false {
-		var part []byte
-		part, err = lines.ReadSlice('\n')
-		switch {
-		case len(part) == 0:
-		case part[len(part)-1] != '\n' && errors.Is(err, io.EOF):
-			return fmt.Errorf("the last row of %s is cut: remove it, and count the points of the others for --from", f.name)
-		case first && f.head != "" && string(part) != f.head, first && f.head == "" && f.json && part[0] != '{':
-			return fmt.Errorf("%s does not begin as the rows of this sweep do: give another file", f.name)
-		case !first || f.head == "":
-			rows++
-			f.last = string(part)
-		}
-	}
-	switch {
-	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("reading %s: %w", f.name, input.Cause(err))
-	case f.begin == 0:
-		return fmt.Errorf("%s is empty: leave out --from", f.name)
-	case rows > from:
-		return fmt.Errorf("%s has %d rows, more than the %d points before --from", f.name, rows, from)
-	}
-	_, err = f.Seek(f.begin, io.SeekStart)
-	return err
-}
-
-// follows sees that a file without a note ends with the last row before those that are appended. Where none of a block of points before is
-// possible it cannot tell.
-func (f *gridFile) follows(ctx context.Context, g *sweep.Grid, o sweep.Options) error {
-	if !f.bare {
-		return nil
-	}
-	rows, err := sweep.Before(ctx, g, o, o.Skip)
-	rows, last := "\n"+strings.TrimPrefix(rows, f.head), "\n"+f.last
-	switch {
-	case err != nil:
-		return err
-	case rows == "\n", f.last != "" && strings.HasSuffix(rows, last):
-	case f.last == "", strings.Contains(rows, last):
-		return fmt.Errorf("%s lacks rows of points before --from %d", f.name, o.Skip)
-	default:
-		return fmt.Errorf("%s has rows of another grid: its last one is none of those before --from %d; give the same command, or another file",
-			f.name, o.Skip)
-	}
-	return nil
 }
 
 // finish keeps the rows that are whole, and what was there before where none came. A failed sweep leaves a note of what the file has.

@@ -131,20 +131,11 @@ func (p *gridPicture) caption() string {
 	}
 	r := &p.rows[0]
 	var parts []string
-	add := func(flag, text string) {
+	for _, flag := range []string{"model", "gpu", "engine", "tp", "weights", "kv", "batch", "prompt-len", "gen-len"} {
 		if flag != p.over && (p.by == nil || flag != p.by.Name) {
-			parts = append(parts, text)
+			parts = append(parts, settingOf(r, flag))
 		}
 	}
-	add("model", r.Model)
-	add("gpu", r.GPU)
-	add("engine", r.Engine)
-	add("tp", fmt.Sprintf("TP %d", r.TP))
-	add("weights", r.Weights)
-	add("kv", "KV "+r.KV)
-	add("batch", fmt.Sprintf("batch %d", r.Batch))
-	add("prompt-len", fmt.Sprintf("%d prompt tokens", r.Prompt))
-	add("gen-len", fmt.Sprintf("%d generated", r.Gen))
 	return strings.Join(parts, " · ")
 }
 
@@ -185,6 +176,11 @@ func (p *gridPicture) name(r *sweep.Row) string {
 	if p.by == nil {
 		return r.GPU
 	}
+	return settingOf(r, p.by.Name)
+}
+
+// settingOf is what a row has of a flag, as a picture says it.
+func settingOf(r *sweep.Row, flag string) string {
 	text := map[string]string{
 		"model": r.Model, "gpu": r.GPU, "engine": r.Engine, "weights": r.Weights, "act": "act " + r.Act, "kv": "KV " + r.KV,
 		"tp": fmt.Sprintf("TP %d", r.TP),
@@ -194,10 +190,10 @@ func (p *gridPicture) name(r *sweep.Row) string {
 		"chunk":         fmt.Sprintf("chunk %d", r.Chunk),
 		"cached-prefix": fmt.Sprintf("%d cached", r.CachedPrefix), "micro-batches": fmt.Sprintf("%d micro-batches", r.MicroBatches),
 		"sp": fmt.Sprintf("SP %v", r.SP), "all-logits": fmt.Sprintf("all logits %v", r.AllLogits),
-	}[p.by.Name]
+	}[flag]
 	if text == "" {
-		text, _ = other(r, p.by.Name)
-		return p.by.Name + " " + text
+		text, _ = other(r, flag)
+		return flag + " " + text
 	}
 	return text
 }

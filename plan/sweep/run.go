@@ -61,8 +61,6 @@ type Options struct {
 	Source   func() (Source, error)  // makes one for each worker
 	Name     func(key string) string // names settings in reasons; nil for their keys
 	Out      io.Writer               // nil where See alone takes the rows
-
-	until uint64 // points of the shard after which none is answered; 0 for all
 }
 
 // text is what an error says of a point.
@@ -86,16 +84,6 @@ func (g *Grid) blockPoints() uint64 {
 	return blockPoints
 }
 
-// Before gives the rows of a block of points that ends before a point, as text.
-func Before(ctx context.Context, g *Grid, o Options, at uint64) (string, error) {
-	var text strings.Builder
-	o.Out, o.See, o.Progress, o.Skip, o.until = &text, nil, nil, at-min(at, g.blockPoints()), at
-	if _, err := Run(ctx, g, o); err != nil {
-		return "", err
-	}
-	return text.String(), nil
-}
-
 // A block is a run of points with what was written of them.
 type block struct {
 	from, to uint64
@@ -104,14 +92,6 @@ type block struct {
 	summary  Summary
 	err      error
 	done     chan struct{}
-}
-
-// span is the first point of the shard, and the one after its last.
-func (o *Options) span(points uint64) (from, to uint64) {
-	if from, to = o.Shard.Span(points); o.until > 0 {
-		to = min(to, from+o.until)
-	}
-	return from, to
 }
 
 // Run answers the points of a grid in order. What was written before the context ended
@@ -143,7 +123,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		w.text = newText(o.Format, &w.row, g.Loaded())
 		team.Go(func() { w.run(ctx, jobs) })
 	}
-	from, to := o.span(points)
+	from, to := o.Shard.Span(points)
 	all.Points, from = to-from, min(from+o.Skip, to)
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
 	team.Go(func() { deal(ctx, from, to, g.blockPoints(), free, jobs, order) })

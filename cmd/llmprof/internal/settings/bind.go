@@ -16,6 +16,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/deployment"
+	"llmprof/internal/spelling"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -87,10 +88,13 @@ func (c *choice) String() string { return *c.to }
 // Set takes the word, or says which there are.
 func (c *choice) Set(text string) error {
 	*c.to = strings.ToLower(text)
-	if text != "" && !slices.Contains(c.words, *c.to) {
-		return errors.New("want " + listed(c.words))
+	if text == "" || slices.Contains(c.words, *c.to) {
+		return nil
 	}
-	return nil
+	if near := spelling.Near(text, c.words); len(near) > 0 {
+		return fmt.Errorf("want %s; did you mean %q?", listed(c.words), near[0])
+	}
+	return errors.New("want " + listed(c.words))
 }
 
 // Type lets help and errors treat the flag as a text.
