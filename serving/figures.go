@@ -68,8 +68,8 @@ func (f *Figures) merge(o *Figures) {
 		}
 		f.first, f.last, f.end = min(f.first, o.first), max(f.last, o.last), max(f.end, o.end)
 	}
-	for i, from := range o.sketches() {
-		f.sketches()[i].Merge(from)
+	for i, from := range o.Sketches() {
+		f.Sketches()[i].Merge(from)
 	}
 	f.Met += o.Met
 	f.Prompt += o.Prompt

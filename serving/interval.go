@@ -38,18 +38,18 @@ func (x *Interval) Whole() Ends {
 
 // Interval is that of a percentile of "ttft", "tpot", "itl" or "e2e"; nil where there is none.
 func (r *Result) Interval(of string, share float64) *Interval {
-	i, j := slices.Index(timed[:], of), slices.Index(Percentiles[:], share)
+	i, j := slices.Index(Times[:], of), slices.Index(Percentiles[:], share)
 	if r.Intervals == nil || i < 0 || j < 0 {
 		return nil
 	}
 	return &r.Intervals[i][j]
 }
 
-// timed are the names of the distributions that have intervals.
-var timed = [len(Intervals{})]string{"ttft", "tpot", "itl", "e2e"}
+// Times are the names of the distributions of times, all of which have intervals.
+var Times = [len(Intervals{})]string{"ttft", "tpot", "itl", "e2e"}
 
-// sketches are the distributions that have intervals.
-func (f *Figures) sketches() [len(Intervals{})]*Sketch {
+// Sketches are these distributions.
+func (f *Figures) Sketches() [len(Intervals{})]*Sketch {
 	return [...]*Sketch{&f.TTFT, &f.TPOT, &f.ITL, &f.E2E}
 }
 
@@ -95,7 +95,7 @@ func (c *cluster) intervals(ctx context.Context) (*Intervals, error) {
 		return nil, err
 	}
 	all := &Intervals{}
-	for i, s := range c.result.sketches() {
+	for i, s := range c.result.Sketches() {
 		for j, share := range Percentiles {
 			all[i][j] = Interval{Ends{1, 1}, Ends{1, 1}, t.luck(i, s, share)}
 		}
@@ -159,7 +159,7 @@ const beyond = 8
 
 // widen widens one part of the intervals so that it has the percentiles of other figures of the same requests.
 func (x *Intervals) widen(base, other *Figures, of func(*Interval) *Ends) {
-	before, after := base.sketches(), other.sketches()
+	before, after := base.Sketches(), other.Sketches()
 	for i := range x {
 		for j, share := range Percentiles {
 			share = min(share, max(1-beyond/float64(before[i].N), 0.5))
@@ -196,7 +196,7 @@ func (t *batchMeans) luck(of int, all *Sketch, share float64) Ends {
 	for group := range slices.Chunk(t.parts[t.from:t.to], (t.to-t.from+groups-1)/groups) {
 		below, n := 0, 0
 		for _, part := range group {
-			s := part.sketches()[of]
+			s := part.Sketches()[of]
 			below, n = below+s.below(at), n+s.N
 		}
 		if n > 0 {

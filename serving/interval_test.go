@@ -20,9 +20,9 @@ func TestIntervalOfOneClient(t *testing.T) {
 	for slow.step() {
 	}
 	slow.result.finish(slow.all, slow.now, false)
-	for i, times := range slow.result.sketches() {
-		if got := times.Quantile(0.5) / r.sketches()[i].Quantile(0.5); math.Abs(got-1.2) > 0.006 {
-			t.Errorf("%s: %.3f times as long at 1.2 times the time of everything", timed[i], got)
+	for i, times := range slow.result.Sketches() {
+		if got := times.Quantile(0.5) / r.Sketches()[i].Quantile(0.5); math.Abs(got-1.2) > 0.006 {
+			t.Errorf("%s: %.3f times as long at 1.2 times the time of everything", Times[i], got)
 		}
 	}
 	_, host, err := s.Predictor.Paces(&analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 64})
@@ -83,14 +83,14 @@ func TestIntervalsChangeNothing(t *testing.T) {
 		Gen: Fixed(32), Requests: 300}} {
 		without := simulate(t, s, load, Options{Steady: load.Settles()})
 		with := simulate(t, s, load, Options{Steady: load.Settles(), Intervals: true})
-		for i, times := range with.sketches() {
+		for i, times := range with.Sketches() {
 			for j, share := range Percentiles {
-				if got, want := times.Quantile(share), without.sketches()[i].Quantile(share); got != want {
-					t.Errorf("%s, %g: %g with intervals and %g without", timed[i], share, got, want)
+				if got, want := times.Quantile(share), without.Sketches()[i].Quantile(share); got != want {
+					t.Errorf("%s, %g: %g with intervals and %g without", Times[i], share, got, want)
 				}
 				x := &with.Intervals[i][j]
 				if whole := x.Whole(); !(whole.Low > 0.1 && whole.Low <= 1 && whole.High > 1 && whole.High < 10) {
-					t.Errorf("%s, %g: %+v", timed[i], share, x)
+					t.Errorf("%s, %g: %+v", Times[i], share, x)
 				}
 			}
 		}

@@ -99,8 +99,8 @@ func TestPartOfACrowd(t *testing.T) {
 		got := closed(part.Clients)
 		s.Replicas = 4
 		part.Wait(&got.Figures)
-		for i, of := range got.sketches() {
-			figure, is := fmt.Sprint(lengths, []string{": TTFT", ": TPOT", ": ITL", ": E2E"}[i]), want.sketches()[i]
+		for i, of := range got.Sketches() {
+			figure, is := fmt.Sprint(lengths, []string{": TTFT", ": TPOT", ": ITL", ": E2E"}[i]), want.Sketches()[i]
 			agree(t, figure+" in the mean", of.Mean(), is.Mean(), 0.03)
 			agree(t, figure+" at p50", of.Quantile(0.5), is.Quantile(0.5), 0.03)
 			for _, share := range []float64{0.1, 0.95} { // the queues of replicas that take turns differ in length

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"llmprof/deployment"
 	"llmprof/plots/render"
@@ -59,14 +60,6 @@ var quantiles = func() (all []named[float64]) {
 	}
 	return all
 }()
-
-// labels are the names of the distributions.
-var labels = [...]string{"TTFT", "TPOT", "ITL", "E2E"}
-
-// sketches are the distributions of TTFT, TPOT, ITL and E2E.
-func sketches(r *serving.Result) []*serving.Sketch {
-	return []*serving.Sketch{&r.TTFT, &r.TPOT, &r.ITL, &r.E2E}
-}
 
 // Page is the result for people.
 func (s *Simulation) Page() *render.Document {
@@ -154,12 +147,12 @@ func (s *Simulation) latencies() render.Table {
 		t.Columns = append(t.Columns, render.Column{Title: q.name})
 	}
 	for _, p := range s.Points {
-		for i, k := range sketches(p.Result) {
+		for i, k := range p.Result.Sketches() {
 			name := ""
 			if i == 0 {
 				name = p.Name
 			}
-			cells := []any{name, labels[i], as[unit.Seconds](finite(k.Mean()))}
+			cells := []any{name, strings.ToUpper(serving.Times[i]), as[unit.Seconds](finite(k.Mean()))}
 			for _, q := range quantiles {
 				cells = append(cells, as[unit.Seconds](finite(k.Quantile(q.of))))
 			}
@@ -178,14 +171,14 @@ func (s *Simulation) intervals() render.Table {
 	part := func(e serving.Ends) string { return fmt.Sprintf("%+.0f %+.0f", 100*(e.Low-1), 100*(e.High-1)) }
 	for _, p := range s.Points {
 		name := p.Name
-		for i, k := range sketches(p.Result) {
+		for i, k := range p.Result.Sketches() {
 			for j, q := range quantiles {
 				if p.Result.Intervals == nil || k.N == 0 || len(s.Points) > 1 && j%3 > 0 {
 					continue
 				}
 				x, at := &p.Result.Intervals[i][j], k.Quantile(q.of)
 				whole := x.Whole()
-				t.Add(name, labels[i]+" "+q.name, unit.Seconds(at*whole.Low), unit.Seconds(at*whole.High), part(x.Constants), part(x.Host),
+				t.Add(name, strings.ToUpper(serving.Times[i])+" "+q.name, unit.Seconds(at*whole.Low), unit.Seconds(at*whole.High), part(x.Constants), part(x.Host),
 					part(x.Seed))
 				name = ""
 			}

@@ -70,7 +70,7 @@ func (s *Simulation) distributions() []plots.Distribution {
 	var all []plots.Distribution
 	for _, p := range s.Points {
 		d := plots.Distribution{Name: p.Name}
-		for i, k := range sketches(p.Result) {
+		for i, k := range p.Result.Sketches() {
 			for n := 1; n <= chartPoints && k.N > 0; n++ {
 				share := float64(n) / chartPoints
 				d.Times[i] = append(d.Times[i], plots.Quantile{Value: k.Quantile(share), Share: share})

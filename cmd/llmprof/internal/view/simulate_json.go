@@ -214,7 +214,7 @@ func (s *Simulation) simulated(r *serving.Result) simulated {
 
 // sketchOf is one of the distributions of a result.
 func sketchOf(r *serving.Result, i int) *sketchJSON {
-	k := sketches(r)[i]
+	k := r.Sketches()[i]
 	if k.N == 0 {
 		return nil
 	}
@@ -240,12 +240,12 @@ func intervalOf(x *serving.Interval, at float64) uncertainJSON {
 // Table is the simulation for spreadsheets, a row a load.
 func (s *Simulation) Table() *render.Table {
 	columns := []string{"load", "request_rate_hz", "concurrency"}
-	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
+	for _, k := range serving.Times {
 		for _, q := range []string{"mean", "p50", "p90", "p95", "p99"} {
 			columns = append(columns, k+"_"+q+"_s="+k+"_s."+q)
 		}
 	}
-	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
+	for _, k := range serving.Times {
 		for _, q := range []string{"p50", "p90", "p95", "p99"} {
 			for _, part := range []string{"", "constants.", "host.", "seed."} {
 				for _, end := range []string{"low", "high"} {
