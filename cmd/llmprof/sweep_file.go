@@ -69,7 +69,7 @@ func (f *gridFile) resume(from uint64) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s has no %s beside it, which a sweep that stops leaves to say what it has: leave out --from", f.name, restName(f.name))
+		return fmt.Errorf("%s has no %s beside it, by which a sweep that stops says what it has: leave out --from", f.name, restName(f.name))
 	case err != nil:
 		return fmt.Errorf("reading %s, which says what %s has: %w", restName(f.name), f.name, err)
 	case rest.Key != f.key:

@@ -178,8 +178,8 @@ func (s *Simulation) intervals() render.Table {
 				}
 				x, at := &p.Result.Intervals[i][j], k.Quantile(q.of)
 				whole := x.Whole()
-				t.Add(name, strings.ToUpper(serving.Times[i])+" "+q.name, unit.Seconds(at*whole.Low), unit.Seconds(at*whole.High), part(x.Constants), part(x.Host),
-					part(x.Seed))
+				t.Add(name, strings.ToUpper(serving.Times[i])+" "+q.name, unit.Seconds(at*whole.Low), unit.Seconds(at*whole.High),
+					part(x.Constants), part(x.Host), part(x.Seed))
 				name = ""
 			}
 		}
