@@ -122,8 +122,12 @@ func of(path ...string) func(map[string]any) any {
 // TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command
 // says how many they are and how it goes on.
 func TestInterruptedSweep(t *testing.T) {
-	prompts := testkit.Cases(400, 4000)
-	for form, rows := range map[string]func(file string) (int, error){"csv": linesOf, "parquet": parquetRows} {
+	prompts := testkit.Cases(80, 4000)
+	forms := map[string]func(file string) (int, error){"csv": linesOf}
+	if prompts == 4000 { // The first row group of Parquet, at which the sweep is interrupted, has 131072 rows.
+		forms["parquet"] = parquetRows
+	}
+	for form, rows := range forms {
 		file := filepath.Join(t.TempDir(), "rows."+form)
 		stop := make(chan struct{})
 		go interruptOnceLarge(file, 1<<20, stop)

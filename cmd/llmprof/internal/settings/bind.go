@@ -187,8 +187,11 @@ func FlagOf(in any, key string) (flag string, known bool) {
 
 // help is what the flag does, with its value in backquotes. A setting without help has no flag.
 func (f *Field) help() string {
-	help := cmp.Or(f.Tag.Get("help"), deployment.Help(f.Key))
-	if help == "=" {
+	help := f.Tag.Get("help")
+	switch help {
+	case "":
+		help = deployment.Help(f.Key)
+	case "=":
 		for of := range Fields(&deployment.Request{}) {
 			if of.Key == f.Key {
 				return of.help()

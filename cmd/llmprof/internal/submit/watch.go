@@ -41,15 +41,16 @@ func (s *Slurm) Run(ctx context.Context, w *Watch) error {
 	}
 	x := &watcher{Slurm: s, Watch: w, batches: s.batches(), tried: map[int]int{}, lost: map[int]int{}}
 	defer w.Progress("")
-	pause := w.Shortest
+	pause := w.Shortest / 10 // A few short shards are finished by then.
 	for first, last := true, -1; ; first = false {
 		left, err := x.look(ctx, first)
 		if err != nil || left == 0 {
 			return x.ended(ctx, err)
 		}
-		if pause = min(pause*3/2, 20*w.Shortest); left != last {
-			pause, last = w.Shortest, left
+		if pause = min(pause*3/2, 20*w.Shortest); left != last && !first {
+			pause = w.Shortest
 		}
+		last = left
 		select {
 		case <-ctx.Done():
 			return x.ended(ctx, ctx.Err())
