@@ -49,6 +49,18 @@ func (d *Deployment) States(ctx context.Context, alone *analytic.Estimate) (*Sta
 	}
 	prompt, gen := or(cmp.Or(d.prompts, q.Prompts), serving.Fixed(d.Workload.PromptLen)), or(q.Answers, serving.Fixed(d.Workload.GenLen))
 	server.Predictor = server.Predictor.ForPrompts(prompt.MeanLength() * (1 - server.HitRate))
+	if w := d.Workload; w.CachedPrefix == 0 && server.HitRate > 0 { // The interval is that of prompts without what the cache has of them.
+		w.CachedPrefix = int(server.HitRate * float64(w.PromptLen))
+		p, err := d.Predictor()
+		if err != nil {
+			return nil, err
+		}
+		cached, err := p.Predict(&w)
+		if err != nil {
+			return nil, err
+		}
+		alone = &cached
+	}
 	all, err := server.Steadies(ctx, prompt, gen)
 	return &States{server, prompt, gen, all, Slower(alone)}, err
 }

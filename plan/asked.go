@@ -53,7 +53,7 @@ type Asked struct {
 	Acceptance  *float64             `json:"acceptance" default:"0" help:"try speculation: <probability> that a drafted token is right"`
 	Drafts      []int                `json:"speculative_tokens" default:"1,2,3" help:"<tokens> to draft, where {acceptance} is given"`
 	Together    bool                 `json:"aggregated" help:"try no replicas that only prefill"`
-	By          string               `json:"by" default:"cost" words:"cost,energy,latency,throughput,model" help:"<objective>: %s (the order of {model})"`
+	By          string               `json:"by" words:"cost,energy,latency,throughput,model" help:"<objective>: %s (the order of {model}; default: cost, energy where no price is known)"`
 	Expected    bool                 `json:"expected" help:"hold targets to expected times, not to the intervals' slow end"`
 	Trust       string               `json:"trust" default:"measured" words:"measured,any" help:"<evidence> of rows that go first: %s"`
 	Top         *int                 `json:"top" default:"10" help:"show the best <N> rows; 0 for all"`
@@ -127,6 +127,9 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 	}
 	if q.Cards, err = o.cards(from, all); err != nil {
 		return nil, err
+	}
+	if o.By == "" && o.Budget == nil && !q.priced() { // boards for the edge are bought, so that no list has what they cost an hour
+		q.By = Energy
 	}
 	return q, o.encode(q, all)
 }

@@ -150,7 +150,7 @@ func (s *search) wider(ctx context.Context) bool {
 
 // split estimates a split in a format.
 func (s *search) split(ctx context.Context, b *base, split Split) {
-	for _, parts := range microBatches(split) {
+	for _, parts := range s.microBatches(split) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -195,12 +195,16 @@ func (s *search) split(ctx context.Context, b *base, split Split) {
 	}
 }
 
-// microBatches are the numbers of parts in which a batch goes through a pipeline.
-func microBatches(s Split) []int {
-	if s.PP == 1 {
+// microBatches are the numbers of parts in which a batch goes through a pipeline. Servers have as many batches in it as there are stages, or
+// one.
+func (s *search) microBatches(split Split) []int {
+	switch pipelined := s.card.Machine.Engine.Profile().Pipelined; {
+	case split.PP == 1, s.continuous() && !pipelined:
 		return []int{1}
+	case s.continuous():
+		return []int{split.PP}
 	}
-	return []int{1, s.PP}
+	return []int{1, split.PP}
 }
 
 // tooLarge remembers that a row does not fit, where that may be for want of GPUs with how many are allowed.
@@ -337,8 +341,12 @@ func (s *search) sizes(c *candidate, gain float64) (all []size, adds float64) {
 		e, err = c.predictor().Fitting(s.q.workload(b, 0))
 		s.searched++
 	}
-	return all, adds
+	return all, adds * float64(c.MicroBatches) / c.turns()
 }
+
+// turns is how many turns of a stage the micro-batches of a batch take, of which the first has gone through all stages after as many as there
+// are, and then one ends in each turn.
+func (c *candidate) turns() float64 { return float64(c.Split.PP + c.MicroBatches - 1) }
 
 // ladder is what the closed form says of rising numbers of sequences that decode.
 func (s *search) ladder(c *candidate) (all []guess) {
@@ -348,7 +356,7 @@ func (s *search) ladder(c *candidate) (all []guess) {
 	}
 	sizes, adds := s.sizes(c, gain)
 	steps := s.q.steps()
-	prompt := float64(c.alone.TTFT.Expected)
+	prompt := float64(c.alone.TTFT.Expected) * float64(c.Split.PP) / c.turns()
 	for i := range sizes {
 		for k := range finer {
 			x, at := float64(k)/finer, sizes[i]

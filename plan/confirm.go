@@ -306,10 +306,19 @@ func (r *Row) confirm(ctx context.Context, q *Request) {
 // than with one replica more.
 const mostLearned = 1.25
 
+// A stepped is a split with the most tokens of its steps, 0 for the engine's.
+type stepped struct {
+	Split
+	budget int
+}
+
+func (r *Row) stepped() stepped { return stepped{r.Split, r.Budget} }
+
 // learn remembers by how many times the simulation of a row has longer figures than were known before it, which those of other rows of the
-// split are taken to be longer by: replicas that share experts wait for each other, which no path of one replica has.
+// split with steps as long are taken to be longer by: replicas that share experts wait for each other, and the batches of a pipeline do,
+// which no path of one replica has.
 func (s *search) learn(before, r *Row) {
-	known := s.longer[r.Split]
+	known := s.longer[r.stepped()]
 	for i := range s.q.Targets {
 		t := &s.q.Targets[i]
 		is, _ := r.Simulated.Of(t)
@@ -318,7 +327,7 @@ func (s *search) learn(before, r *Row) {
 			known[t.Of] = max(now*min(float64(is/was), mostLearned), 1)
 		}
 	}
-	s.longer[r.Split] = known
+	s.longer[r.stepped()] = known
 }
 
 // decide simulates a row, and reports whether it meets its targets: the best one whatever the seed. Where it holds by less than a seed

@@ -218,7 +218,8 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 			all = append(all, variant{Drafts: drafts})
 		}
 		for _, n := range budgets {
-			if float64(n) > running*float64(1+drafts) && (n < rules.Budget && shorter || n > rules.Budget && faster || n != rules.Budget && better) {
+			longer := n > rules.Budget && (faster || shorter && n <= 2*rules.Budget) // Steps twice as long may take less time for each token.
+			if float64(n) > running*float64(1+drafts) && (n < rules.Budget && shorter || longer || n != rules.Budget && better) {
 				all = append(all, variant{Drafts: drafts, Budget: n})
 			}
 		}

@@ -55,11 +55,11 @@ func (q *Request) misses(r *Row, of ...Figure) bool {
 
 // figure is what a row has of a target. A simulated row has the end of what seeds may move the figure to, and no less than the mean of the
 // steady state. A row whose sample path was followed has the percentile of that path. Any other row has the mean, which stands for
-// percentiles from the 90th on. Both are as much longer as simulations of the split were.
+// percentiles from the 90th on. Both are as much longer as simulations of the split with steps as long were.
 func (q *Request) figure(r *Row, t *Target) unit.Seconds {
 	steady, longer := [...]unit.Seconds{r.TTFT, r.TPOT, r.TPOT, r.E2E}[t.Of], 1.0
 	if r.search != nil {
-		longer = max(r.search.longer[r.Split][t.Of], 1)
+		longer = max(r.search.longer[r.stepped()][t.Of], 1)
 	}
 	if r.Simulated == nil {
 		if t.At > 0 && t.At < 0.9 {

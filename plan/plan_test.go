@@ -83,7 +83,7 @@ func bruteForce(t *testing.T, q *Request) (best *Row) {
 		card := &q.Cards[i]
 		for _, f := range card.Formats {
 			for _, split := range q.Splits {
-				for _, parts := range microBatches(split) {
+				for _, parts := range slices.Compact([]int{1, split.PP}) {
 					for _, batch := range q.Batches {
 						for dp := 1; dp <= most/(split.TP*split.PP); dp++ {
 							r := Row{Card: card, Formats: f, Split: split, DP: dp, MicroBatches: parts, Batch: batch}

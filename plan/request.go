@@ -302,6 +302,11 @@ func (q *Request) clients() int {
 	return int(math.Ceil(float64(q.Load.Concurrency) * max(q.Headroom, 1)))
 }
 
+// priced reports whether the price of a card is known.
+func (q *Request) priced() bool {
+	return slices.ContainsFunc(q.Cards, func(c Card) bool { return len(c.Offers) > 0 })
+}
+
 // cheapest reports whether the price ranks deployments of a model.
 func (q *Request) cheapest() bool { return q.By == Cost || q.By == ByModel }
 
@@ -348,6 +353,10 @@ func (q *Request) Warnings(rows int) (all []unit.Warning) {
 	if rows > 0 && q.By != Latency && len(q.Targets) == 0 {
 		all = append(all, unit.Warn("no_target", "No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, "+
 			"and the first ones may be slow. Give {ttft}, {tpot} or {e2e}.", q.By))
+	}
+	if rows > 0 && !q.priced() {
+		all = append(all, unit.Warn("no_price", "No price of the GPUs that were tried is known: rows are ranked by %s. Give {price} for their cost.",
+			q.By))
 	}
 	place := -1
 	for i := range q.Cards {

@@ -84,7 +84,7 @@ func (q *Request) fill() {
 // newSearch is a search over the deployments of a card.
 func newSearch(q *Request, card *Card) *search {
 	s := &search{q: q, card: card, splits: q.Splits, miss: noMiss(), events: new(simulatedEvents), least: math.Inf(1)}
-	s.longer = map[Split][figures]float64{}
+	s.longer = map[stepped][figures]float64{}
 	if len(s.splits) == 0 {
 		s.splits = DefaultSplits(card.Model, q.MaxGPUs)
 	}
@@ -201,15 +201,17 @@ type search struct {
 	miss     Miss
 	past     int // place among the batches behind the largest one that the last deployment may qualify with
 	searched int
-	searches int                        // how often it was searched again
-	refused  bool                       // a simulation refused a row since it was searched
-	below    unit.Dollars               // what rows have to cost less than; 0 for anything
-	longer   map[Split][figures]float64 // by how many times simulations of a split had longer figures than were known before
-	events   *int                       // number of events for which loads of clients may still be simulated
+	searches int                          // how often it was searched again
+	refused  bool                         // a simulation refused a row since it was searched
+	below    unit.Dollars                 // what rows have to cost less than; 0 for anything
+	longer   map[stepped][figures]float64 // by how many times simulations had longer figures than were known before
+	events   *int                         // number of events for which loads of clients may still be simulated
 }
 
-// unpriced reports whether the card falls out for want of a price.
-func (s *search) unpriced() bool { return s.q.cheapest() && len(s.card.Offers) == 0 }
+// unpriced reports whether the card falls out for want of a price, by which rows rank or which a budget bounds.
+func (s *search) unpriced() bool {
+	return (s.q.cheapest() || s.q.Budget > 0) && len(s.card.Offers) == 0
+}
 
 // impossible says why nothing on the card is searched, "" where something is.
 func (s *search) impossible() string {
@@ -356,7 +358,7 @@ func (q *Request) units(r *Row, unitDP int) int {
 // affordable is how many units of so many GPUs are allowed.
 func (q *Request) affordable(r *Row, gpus int) int {
 	most := q.MaxGPUs / gpus
-	if q.Budget == 0 || len(r.Card.Offers) == 0 {
+	if q.Budget == 0 {
 		return most
 	}
 	return sort.Search(most, func(n int) bool { return float64(r.Card.hour((n+1)*gpus)) > float64(q.Budget) })
