@@ -35,11 +35,11 @@ func (st *Steady) Metrics(high *Steady) []unit.Metric {
 		{Key: "load_tok_s", Title: "tokens/s", Unit: "tok/s", Value: st.Throughput},
 		{Key: "load_running", Title: "running", Value: st.Running},
 		{Key: "load_waiting", Title: "waiting", Value: st.Waiting},
-		{Key: "load_utilization", Title: "in use", Value: st.Utilization},
-		{Key: "load_kv_share", Title: "KV cache in use", Value: st.Cache},
+		{Key: "load_utilization", Title: "in use", Unit: "share", Value: st.Utilization},
+		{Key: "load_kv_share", Title: "KV cache in use", Unit: "share", Value: st.Cache},
 		{Key: "load_j_request", Title: "J/request", Unit: "J", Value: float64(st.Energy)},
 		{Key: "load_usd_request", Title: "$/request", Unit: "$", Value: float64(st.Cost)},
-		{Key: "capacity_requests_s", Title: "at most", Unit: "req/s", Value: st.Capacity.Rate, Bound: st.Capacity.Bound},
+		{Key: "capacity_requests_s", Title: "requests/s at most", Unit: "req/s", Value: st.Capacity.Rate, Bound: st.Capacity.Bound},
 	}
 	for i := range all {
 		switch m := &all[i]; {

@@ -50,7 +50,8 @@ func (a *app) estimate() *cobra.Command {
 			"(TTFT) and for each one after it (TPOT), throughput, memory, energy and cost, what that rests on " +
 			"and what would change it most. Each time has a floor, which nothing beats (data-sheet peaks, " +
 			"perfect overlap), and an expected value with a 90 % interval.\n\n" +
-			"Under a load --prompt-len and --gen-len also take distributions: 512..2048, lognormal:1024,0.8 or trace:FILE.\n\n" +
+			"Under a load --prompt-len and --gen-len also take distributions: 512..2048, mean=2000,p95=6000, " +
+			"lognormal:1024,0.8 or trace:FILE.\n\n" +
 			"What cannot run, for want of memory or context, is an answer too; it exits with 1.",
 		Example: "  llmprof estimate llama3.1-8b h100\n" +
 			"  llmprof estimate llama2-70b a100 --tp 8 --batch 32 --ops\n" +
@@ -80,9 +81,7 @@ func (q *question) loads(cmd *cobra.Command) {
 // loadFlags are about a load, and the server that answers it. The lengths of requests may differ under one.
 func (q *question) loadFlags(f *pflag.FlagSet) {
 	settings.Bind(f, &q.Request, settings.Load, settings.Server)
-	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
-	prompt.Value = drawnFlag(prompt.Value, &q.Prompts, settings.PromptFlag, traceLengths)
-	gen.Value = drawnFlag(gen.Value, &q.Answers, settings.AnswerFlag, traceLengths)
+	settings.UnevenLengths(f, &q.Request, traceLengths)
 }
 
 // homeFlags are about the memory of the host, and what lies there.

@@ -145,7 +145,11 @@ func nothing(r *plan.Result) error {
 		return errors.New("no deployment qualifies, on no GPU")
 	}
 	first := &r.Rejected[0]
-	if first.Miss.Row == nil {
+	switch {
+	case r.Searched == 0 && first.Unpriced:
+		return fmt.Errorf("no deployment qualifies: no price of the GPUs is known: give --price %s=1.50, or leave --budget out and rank by "+
+			"another figure, as --by energy", first.Card.GPU.Key)
+	case first.Miss.Row == nil:
 		return fmt.Errorf("no deployment qualifies; %s: %s", first.Card.GPU.Key, first.Miss.Reason)
 	}
 	return fmt.Errorf("no deployment qualifies; %s", first.Miss.Reason)

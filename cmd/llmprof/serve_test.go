@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http/httptest"
 	"os"
@@ -15,8 +16,10 @@ import (
 	"testing"
 
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/internal/testkit"
 	"llmprof/models"
+	"llmprof/unit"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -155,6 +158,50 @@ func TestPageFigures(t *testing.T) {
 	}
 	if answered < 10 {
 		t.Errorf("%d of 40 states can be: too few say something", answered)
+	}
+}
+
+// A row of a search on the page opens as the deployment that it is: with the figures of the row.
+func TestPageRowsOpen(t *testing.T) {
+	p := page.New()
+	for _, flags := range []map[string]string{
+		{"model": "qwen3-8b", "gpus": "l40s,h100,a100", "rate": "12", "ttft": "400ms", "tpot": "20ms", "headroom": "1.5", "price": "h100=1.10"},
+		{"model": "qwen3-32b", "gpus": "h100,h200", "rate": "4", "in": "mean=2000,p95=6000", "out": "300", "prefix-hit-rate": "0.5", "ttft": "p95=1s"},
+		{"model": "qwen3-30b-a3b", "gpus": "l40s,b200", "concurrency": "40", "ttft": "1s", "tpot": "30ms"},
+		{"model": "llama3.1-8b", "gpus": "l4,a10", "tpot": "60ms"},
+	} {
+		var found struct {
+			Rows []struct {
+				Args []string `json:"estimate_args"`
+				TTFT float64  `json:"ttft_s"`
+				TPOT float64  `json:"tpot_s"`
+			}
+		}
+		answer := pageAnswers(t, p, flags)("plan")
+		testkit.Must(t, json.Unmarshal([]byte(answer.Text), &found))
+		for _, row := range found.Rows {
+			opened := map[string]string{}
+			for i := 0; i+1 < len(row.Args); i += 2 {
+				opened[strings.TrimPrefix(row.Args[i], "--")] = row.Args[i+1]
+			}
+			var e view.EstimateDocument
+			shown := pageAnswers(t, p, opened)("json")
+			if shown.Error != "" {
+				t.Errorf("%v: %s", row.Args, shown.Error)
+				continue
+			}
+			testkit.Must(t, json.Unmarshal([]byte(shown.Text), &e))
+			ttft, tpot := e.TTFT.High, e.TPOT.High
+			if e.Load != nil {
+				ttft, tpot = unit.Seconds(e.Load.High.TTFT), unit.Seconds(*e.Load.High.TPOT)
+			}
+			if math.Abs(float64(ttft)/row.TTFT-1) > 1e-3 || math.Abs(float64(tpot)/row.TPOT-1) > 1e-3 {
+				t.Errorf("%v: TTFT %v and TPOT %v, the row has %v s and %v s", row.Args, ttft, tpot, row.TTFT, row.TPOT)
+			}
+		}
+		if len(found.Rows) < 2 {
+			t.Errorf("%v: %d rows: %s", flags, len(found.Rows), answer.Error)
+		}
 	}
 }
 

@@ -51,24 +51,6 @@ func lensFlag(fixed *int, drawn *string) pflag.Value {
 	})
 }
 
-// drawnFlag is a whole number of tokens, as "1024" or "8k", in place of which a load takes a distribution, whose mean
-// is the number then.
-func drawnFlag(number pflag.Value, lengths **serving.Lengths, drawn func(*serving.Lengths, settings.TraceReader) pflag.Value,
-	read settings.TraceReader) pflag.Value {
-	return settings.Own(number.String, func(text string) error {
-		if !strings.Contains(text, "..") && !strings.Contains(text, ":") {
-			*lengths = nil
-			return number.Set(text)
-		}
-		l := &serving.Lengths{}
-		if err := drawn(l, read).Set(text); err != nil {
-			return err
-		}
-		*lengths = l
-		return number.Set(strconv.Itoa(int(math.Round(l.MeanLength()))))
-	})
-}
-
 func traceLengths(file string) (prompt, gen serving.Lengths, err error) {
 	f, _, err := input.Open(file)
 	if err != nil {

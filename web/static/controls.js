@@ -40,7 +40,7 @@ const Amount = compared(function Amount({ id, label, unit, hint, value, fallback
   const slide = (e) => { const v = Number(e.target.value); onchange(String(log ? Math.round(2 ** v) : v)); };
   return html`<div class="control amount">
     <label for=${id}>${label}</label>
-    <input id=${id} type="number" inputmode="decimal" min=${min} step="any" value=${value ?? ""} placeholder=${fallback ?? ""} title=${off || hint} disabled=${!!off} onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} onBlur=${(e) => back(e, value)} />
+    <input id=${id} type=${Number.isNaN(Number(value ?? "")) ? "text" : "number" /* lengths that differ are text */} inputmode="decimal" min=${min} step="any" value=${value ?? ""} placeholder=${fallback ?? ""} title=${off || hint} disabled=${!!off} onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} onBlur=${(e) => back(e, value)} />
     <span class="unit">${unit}</span>
     <input type="range" disabled=${!!off} title=${off || ""} aria-label=${`${label}, slider`} min=${log ? Math.log2(min || 1) : min} max=${log ? Math.log2(max) : max} step=${log ? 0.25 : step} value=${Number.isFinite(at) ? at : 0} onInput=${slide} />
   </div>`;

@@ -9,7 +9,7 @@ import { answered, times } from "./times.js";
 export const first = new Client(2000, { ahead: 2 });
 // shown comes when the first figures are painted, which nothing is to keep from the processors.
 export const shown = first.answered.then(() => new Promise((painted) => requestAnimationFrame(() => setTimeout(painted))));
-export const second = new Client(10000, { hold: shown }), loads = new Client(10000, { hold: shown }), planner = new Client(60000, { late: true });
+export const second = new Client(10000, { hold: shown }), loads = new Client(10000, { hold: shown }), planner = new Client(600000, { late: true });
 export const clients = [first, second, loads, planner];
 times.idle = () => idle() && !clients.some((c) => c.busy());
 

@@ -4,14 +4,14 @@
 // FLAGS are the flags that the page sets, in the order in which a command line has them.
 export const FLAGS = [
   "model", "gpu", "engine", "tp", "pp", "ep", "moe-tp", "dp", "sp", "micro-batches", "gpus-per-node", "weights", "kv", "act", "expert-skew",
-  "batch", "rate", "concurrency", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "chunk", "max-num-batched-tokens",
+  "batch", "rate", "concurrency", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "chunk", "max-num-batched-tokens", "max-num-seqs",
   "prefill-replicas", "speculative-tokens", "acceptance", "memory-utilization", "power-limit", "clock", "price", "calibration", "fit", "host", "ram",
   "n-cpu-moe", "ngl", "ubatch", "load-mode",
 ];
 // Flags of a batch, and those of a server under a load.
 const OF_BATCH = ["batch", "chunk", "cached-prefix"];
 export const OF_LOAD = ["rate", "concurrency", "prefix-hit-rate", "prefill-replicas", "speculative-tokens", "acceptance"];
-export const WORKLOAD = [...OF_BATCH, ...OF_LOAD, "prompt-len", "gen-len", "max-num-batched-tokens"];
+export const WORKLOAD = [...OF_BATCH, ...OF_LOAD, "prompt-len", "gen-len", "max-num-batched-tokens", "max-num-seqs"];
 // TARGETS are limits that the verdict is held to.
 export const TARGETS = ["ttft", "tpot", "tps", "usd"];
 const VIEWS = { phase: ["decode", "prefill"], load: ["batch", "rate", "concurrency"], theme: ["light", "dark"] };

@@ -19,7 +19,9 @@ import (
 // question reads the flags of "llmprof estimate".
 func question(flags map[string]string) (*deployment.Request, error) {
 	q := &deployment.Request{}
-	if err := set(settings.Flags(q), flags); err != nil {
+	f := settings.Flags(q)
+	settings.UnevenLengths(f, q, nil)
+	if err := set(f, flags); err != nil {
 		return nil, err
 	}
 	return q, q.Check()

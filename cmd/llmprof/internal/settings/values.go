@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"llmprof/deployment"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -130,6 +131,30 @@ func PromptFlag(to *serving.Lengths, read TraceReader) pflag.Value {
 // AnswerFlag reads the tokens of answers as PromptFlag does those of prompts.
 func AnswerFlag(to *serving.Lengths, read TraceReader) pflag.Value {
 	return lengthsFlag(to, read, func(_, gen serving.Lengths) serving.Lengths { return gen })
+}
+
+// UnevenLengths lets the flags of a request's lengths take distributions too, whose mean is the number of tokens then: under a load the
+// lengths of requests may differ.
+func UnevenLengths(f *pflag.FlagSet, q *deployment.Request, read TraceReader) {
+	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
+	prompt.Value = unevenFlag(prompt.Value, &q.Prompts, PromptFlag, read)
+	gen.Value = unevenFlag(gen.Value, &q.Answers, AnswerFlag, read)
+}
+
+func unevenFlag(number pflag.Value, lengths **serving.Lengths, drawn func(*serving.Lengths, TraceReader) pflag.Value,
+	read TraceReader) pflag.Value {
+	return Own(number.String, func(text string) error {
+		if !strings.Contains(text, "..") && !strings.ContainsAny(text, ":=") {
+			*lengths = nil
+			return number.Set(text)
+		}
+		l := &serving.Lengths{}
+		if err := drawn(l, read).Set(text); err != nil {
+			return err
+		}
+		*lengths = l
+		return number.Set(strconv.Itoa(int(math.Round(l.MeanLength()))))
+	})
 }
 
 func lengthsFlag(to *serving.Lengths, read TraceReader, pick func(prompt, gen serving.Lengths) serving.Lengths) pflag.Value {

@@ -31,6 +31,8 @@ type Side struct {
 	Figures  []SideFigure   `json:"figures"`
 	Ops      []SideOperator `json:"ops"`
 	Warnings []string       `json:"warnings"`
+
+	load string // what it answers; "" without a load
 }
 
 // A SideFigure is a headline figure with its interval; nil where it has none.
@@ -48,18 +50,21 @@ type SideOperator struct {
 	Time  float64 `json:"expected_s" jsonschema:"minimum=0"`
 }
 
-// headlines are the metrics that sides have, in their order: those of a batch, and those under a load.
-func (c *Comparison) headlines() (all []unit.Metric) {
+// A headline is a metric that sides have, under a load or of a batch that has the GPUs for itself.
+type headline struct {
+	unit.Metric
+	load bool
+}
+
+// headlines are the metrics of sides, those under a load first.
+func headlines() (all []headline) {
+	for _, m := range new(serving.Steady).Metrics(nil) {
+		all = append(all, headline{m, true})
+	}
 	for _, m := range new(analytic.Estimate).Metrics(nil, "") {
 		if m.Title != "" {
-			all = append(all, m)
+			all = append(all, headline{m, false})
 		}
-	}
-	for _, m := range new(serving.Steady).Metrics(nil) {
-		if m.Title += " under load"; m.Key == "capacity_requests_s" {
-			m.Title = "requests/s at most"
-		}
-		all = append(all, m)
 	}
 	return all
 }
@@ -98,6 +103,7 @@ func side(name string, d *EstimateDocument) Side {
 	figures := d.Metrics
 	if d.Load != nil {
 		figures = slices.Concat(figures, d.Load.Metrics)
+		s.load = fmt.Sprintf("%s, prompts of %s and answers of %s tokens", loadWords(d.Load.Rate, d.Load.Concurrency), d.Load.PromptLens, d.Load.GenLens)
 	}
 	for _, m := range figures {
 		s.Figures = append(s.Figures, SideFigure{m.Key, m.Value, m.Low, m.High})
@@ -172,7 +178,7 @@ type Difference struct {
 
 // Differences compares every figure of the further sides with the first.
 func (c *Comparison) Differences() (all []Difference) {
-	for _, m := range c.headlines() {
+	for _, m := range headlines() {
 		a := c.Sides[0].figure(m.Key)
 		for i := 1; i < len(c.Sides); i++ {
 			b := c.Sides[i].figure(m.Key)
@@ -314,7 +320,7 @@ func (c *Comparison) Page() *render.Document {
 	for i := range c.Sides {
 		names = append(names, c.named(i))
 	}
-	d := &render.Document{Title: strings.Join(names, " · "), Blocks: []render.Block{c.figures()}}
+	d := &render.Document{Title: strings.Join(names, " · "), Blocks: c.figures()}
 	if t := c.operatorTable(); len(t.Rows) > 0 {
 		d.Blocks = append(d.Blocks, t)
 	}
@@ -329,9 +335,34 @@ func (c *Comparison) Page() *render.Document {
 	return d
 }
 
-// figures is the table of headline figures: each side's, with its ratio to the first, and a
-// mark where the intervals overlap.
-func (c *Comparison) figures() render.Table {
+// figures are the tables of headline figures: those under a load, where a side has one, and those of a batch.
+func (c *Comparison) figures() (all []render.Block) {
+	if loads := c.loads(); len(loads) > 0 {
+		t := c.figureTable(true)
+		if t.Title = "Under load"; len(loads) == 1 {
+			t.Title += ": " + loads[0]
+		}
+		all = append(all, t)
+	}
+	t := c.figureTable(false)
+	if len(all) > 0 {
+		t.Title = "Without other requests"
+	}
+	return append(all, t)
+}
+
+// loads are the different loads that sides answer.
+func (c *Comparison) loads() (all []string) {
+	for i := range c.Sides {
+		if l := c.Sides[i].load; l != "" && !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// figureTable has each side's figures, with their ratio to the first side's, and a mark where the intervals overlap.
+func (c *Comparison) figureTable(load bool) render.Table {
 	t := render.Table{Columns: []render.Column{{Title: "", Key: "metric", Left: true}, {Title: c.heading(0), Key: "side_0", Left: true}}}
 	for i := 1; i < len(c.Sides); i++ {
 		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true},
@@ -339,7 +370,7 @@ func (c *Comparison) figures() render.Table {
 	}
 	differences := c.Differences()
 	at := 0
-	for _, m := range c.headlines() {
+	for _, m := range headlines() {
 		cells, some := []any{m.Title}, false
 		for i := range c.Sides {
 			f := c.Sides[i].figure(m.Key)
@@ -350,7 +381,7 @@ func (c *Comparison) figures() render.Table {
 				at++
 			}
 		}
-		if some {
+		if some && m.load == load {
 			t.Add(cells...)
 		}
 	}
@@ -361,6 +392,8 @@ func shown(f *SideFigure, of string) any {
 	switch {
 	case f.Value == nil:
 		return nil
+	case f.Low == nil && f.High != nil && of == "s": // a mean under a load, and the slow end of its interval
+		return fmt.Sprintf("%v to %v", unit.Seconds(*f.Value), unit.Seconds(*f.High))
 	case f.Low == nil || f.High == nil:
 		return fmt.Sprint(quantity(&unit.Metric{Unit: of, Value: *f.Value}))
 	case of == "s": // the rounding of "llmprof estimate"
@@ -433,7 +466,7 @@ func (c *Comparison) Table() *render.Table {
 	t := render.Keyed("metric", "side", "value", "low", "high", "ratio", "overlap")
 	differences := c.Differences()
 	for i := range c.Sides {
-		for _, m := range c.headlines() {
+		for _, m := range headlines() {
 			f := c.Sides[i].figure(m.Key)
 			var ratio, overlap any
 			for _, d := range differences {

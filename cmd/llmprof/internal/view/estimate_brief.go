@@ -56,7 +56,7 @@ func (e *Estimate) Brief() *render.Document {
 	add("More", "--ops, --explain, --full, or llmprof report for a page with pictures")
 	d := &render.Document{Title: e.title(), Width: briefWidth, Blocks: []render.Block{f}}
 	if e.Load != nil { // It is what was asked for.
-		f.Title = "Without other requests"
+		f.Title = "Without other requests: " + e.batch()
 		d.Blocks = []render.Block{(&Load{e.Load}).block(), f}
 	}
 	return d

@@ -15,14 +15,9 @@ type Load struct{ *deployment.Load }
 
 // block is the steady state for people.
 func (l *Load) block() render.Fields {
-	s, name := l.Steady, ""
-	if l.Rate != nil {
-		name = fmt.Sprintf("Under load: %s a second", several(*l.Rate, "request"))
-	} else {
-		name = fmt.Sprintf("Under load: %s, one request each at a time", several(*l.Concurrency, "client"))
-	}
+	s, name := l.Steady, "Under load: "+loadWords(l.Rate, l.Concurrency)
 	if l.Prompt.Kind != "fixed" || l.Gen.Kind != "fixed" {
-		name += fmt.Sprintf(", prompts of %v and answers of %v tokens", &l.Prompt, &l.Gen)
+		name += fmt.Sprintf(", prompts of %s and answers of %s tokens", LengthWords(&l.Prompt), LengthWords(&l.Gen))
 	}
 	high := func(of func(*serving.Steady) unit.Seconds) []string {
 		if of(s) == 0 {
@@ -59,6 +54,14 @@ func (l *Load) block() render.Fields {
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
 	return render.Fields{Title: name, Rows: append(rows, drafts("Drafts", l.Server)...)}
+}
+
+// loadWords are a rate, or clients.
+func loadWords(rate *float64, clients *int) string {
+	if rate != nil {
+		return several(*rate, "request") + " a second"
+	}
+	return several(*clients, "client") + ", one request each at a time"
 }
 
 // hour is the price of all replicas for an hour; 0 where none is known.

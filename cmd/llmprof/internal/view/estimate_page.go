@@ -54,10 +54,18 @@ func (e *Estimate) operatorTables() []render.Block {
 	return []render.Block{e.prefillTable(), e.decodeTable()}
 }
 
+// title says what was asked for: a load, or a batch.
 func (e *Estimate) title() string {
+	gpus, asked := e.GPUs, e.batch()
+	if l := e.Load; l != nil {
+		gpus, asked = gpusOf(l.Server), loadWords(l.Rate, l.Concurrency)
+	}
+	return fmt.Sprintf("%s on %s: %s", e.Model.Name, times(gpus, e.Machine.GPU.Name), asked)
+}
+
+func (e *Estimate) batch() string {
 	w := &e.Workload
-	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, times(e.GPUs, e.Machine.GPU.Name), w.Batch, w.PromptLen,
-		w.GenLen)
+	return fmt.Sprintf("batch %d, prompt %d, generate %d", w.Batch, w.PromptLen, w.GenLen)
 }
 
 func (e *Estimate) prefillText() string {
@@ -220,6 +228,8 @@ func quantity(m *unit.Metric) any {
 		return unit.Bytes(m.Value)
 	case "FLOP":
 		return unit.FLOPs(m.Value)
+	case "share":
+		return fmt.Sprintf("%.3g %%", 100*m.Value)
 	}
 	return fmt.Sprintf("%.4g", m.Value)
 }

@@ -15,6 +15,7 @@ import (
 	"llmprof/plots"
 	"llmprof/plots/render"
 	"llmprof/plots/report"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -51,7 +52,11 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	return page, nil
 }
 
+// cards are the headline figures: under the load, where one is given.
 func (e *Estimate) cards() []report.Card {
+	if e.Load != nil {
+		return append((&Load{e.Load}).cards(), e.memoryCard())
+	}
 	cards := []report.Card{
 		spanCard("Time to first token (TTFT)", e.TTFT),
 		{Name: "Throughput", Value: Rate(e.Throughput) + " tok/s", Detail: []string{
@@ -65,6 +70,31 @@ func (e *Estimate) cards() []report.Card {
 	if e.Price > 0 {
 		cards = append(cards, report.Card{Name: "Cost", Value: e.Money.PerMillionGenerated.String(), Detail: []string{
 			"per million generated tokens", fmt.Sprintf("at %v per GPU", e.Price)}})
+	}
+	return cards
+}
+
+// cards are the headline figures under the load, over all GPUs.
+func (l *Load) cards() []report.Card {
+	s := l.Steady
+	mean := func(name string, of func(*serving.Steady) unit.Seconds) report.Card {
+		c := report.Card{Name: name, Value: of(s).String(), Detail: []string{"mean under load"}}
+		if l.High != nil {
+			c.Detail = append(c.Detail, fmt.Sprintf("90 %%: up to %v", of(l.High)))
+		}
+		return c
+	}
+	cards := []report.Card{mean("Time to first token (TTFT)", func(s *serving.Steady) unit.Seconds { return s.TTFT })}
+	if s.TPOT > 0 {
+		cards = append(cards, mean("Time per token (TPOT)", func(s *serving.Steady) unit.Seconds { return s.TPOT }))
+	}
+	cards = append(cards, mean("Time of a request (E2E)", func(s *serving.Steady) unit.Seconds { return s.E2E }),
+		report.Card{Name: "Throughput", Value: three(s.Throughput) + " tok/s", Detail: []string{fmt.Sprintf("%s requests/s, at most %s",
+			three(s.Rate), three(s.Capacity.Rate))}},
+		report.Card{Name: "Energy", Value: s.Energy.String(), Detail: []string{"per request"}})
+	if hour := l.hour(); hour > 0 {
+		cards = append(cards, report.Card{Name: "Cost", Value: fmt.Sprintf("$%.2f/h", float64(hour)), Detail: []string{
+			fmt.Sprintf("$%s per thousand requests", three(1000*float64(s.Cost)))}})
 	}
 	return cards
 }
