@@ -177,7 +177,8 @@ func (a *app) elsewhere(ctx context.Context, s *submission, f *submit.Folder, mi
 	if err != nil {
 		return false, usage("--submit-options: %w", err)
 	}
-	job := submit.Slurm{Name: "llmprof-" + s.cmd.Name(), Folder: f, Command: append([]string{program}, a.task(f)...), Options: options}
+	job := submit.Slurm{Name: "llmprof-" + s.cmd.Name() + "-" + f.Key.Name(), Folder: f, Command: append([]string{program}, a.task(f)...),
+		Options: options}
 	a.logf("%d shards are kept in %s", f.Shards, f.Dir)
 	follow := a.follow()
 	say := func(format string, args ...any) {

@@ -2,7 +2,6 @@ package submit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/internal/atomicfile"
 	"llmprof/internal/child"
 	"llmprof/internal/input"
 	"llmprof/internal/printable"
@@ -20,20 +18,11 @@ import (
 
 // A Slurm is a cluster that sbatch submits to.
 type Slurm struct {
-	Name    string   // name of the jobs
+	Name    string   // name of the job arrays, by which those of earlier runs are found: no other command's have it
 	Folder  *Folder  // seen by all nodes under this path
 	Command []string // command of a task, which finds its shard in SLURM_ARRAY_TASK_ID
 	Options []string // further options of sbatch
 }
-
-// A batch is a job array with its shards, by their numbers.
-type batch struct {
-	Job    string `json:"job"`
-	Shards []int  `json:"shards"`
-}
-
-// A Queue reports the states of the shards that are neither finished nor abandoned.
-type Queue struct{ Running, Waiting int }
 
 // callLimit is how long one of Slurm's commands may take: a busy controller lets them wait for minutes.
 const callLimit = 5 * time.Minute
@@ -49,22 +38,20 @@ func call(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {
+// submit submits an array with a task for each shard, and returns its number.
+func (s *Slurm) submit(ctx context.Context, shards []int) (job string, err error) {
 	script := filepath.Join(s.Folder.Dir, "job.sh")
 	if err := os.WriteFile(script, []byte(s.script()), 0o777); err != nil {
-		return batch{}, fmt.Errorf("writing the batch script: %w", err)
+		return "", fmt.Errorf("writing the batch script: %w", err)
 	}
 	logs := filepath.Join(strings.ReplaceAll(s.Folder.Dir, "%", "%%"), "slurm-%A_%a.log") // sbatch takes %j of a name for the job
 	args := append([]string{
 		"--parsable", "--job-name=" + s.Name, "--array=" + ranges(shards), "--output=" + logs,
 		"--no-requeue", // who watches submits again what is missing
 	}, s.Options...)
-	id, err := call(ctx, "sbatch", append(args, script)...)
-	if err != nil {
-		return batch{}, err
-	}
-	id, _, _ = strings.Cut(id, ";") // without the cluster's name
-	return batch{id, shards}, nil
+	job, err = call(ctx, "sbatch", append(args, script)...)
+	job, _, _ = strings.Cut(job, ";") // without the cluster's name
+	return job, err
 }
 
 // script runs one task, on as many processors as Slurm gives it.
@@ -98,25 +85,18 @@ func ranges(all []int) string {
 	return b.String()
 }
 
-// queued are the tasks of a job array that wait or run, by their shards. A task that is
-// ending is no longer one of them.
-func (s *Slurm) queued(ctx context.Context, b *batch) (running map[int]bool, err error) {
-	out, err := call(ctx, "squeue", "--noheader", "--array", "--jobs="+b.Job, "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,REQUEUED",
-		"--format=%K %T")
-	if err != nil {
-		if strings.Contains(err.Error(), "Invalid job id") { // the job ended some minutes ago
-			return nil, nil
-		}
-		return nil, err
-	}
+// queued are the tasks that wait or run, by their shards. A task that is ending is no longer one of them.
+func (s *Slurm) queued(ctx context.Context) (running map[int]bool, err error) {
+	out, err := call(ctx, "squeue", "--noheader", "--array", "--me", "--name="+s.Name,
+		"--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,REQUEUED", "--format=%K %T")
 	running = map[int]bool{}
 	for line := range strings.Lines(out) {
 		task, state, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if i, err := strconv.Atoi(task); err == nil {
-			running[i] = state == "RUNNING"
+			running[i] = running[i] || state == "RUNNING"
 		}
 	}
-	return running, nil
+	return running, err
 }
 
 // why is what Slurm says of a task that ended, "" where it says nothing: its accounting, or
@@ -142,29 +122,7 @@ func (s *Slurm) why(ctx context.Context, job string, shard int) string {
 	return fmt.Sprintf("%s, exit code %s, on %s", fields["JobState"], fields["ExitCode"], fields["NodeList"])
 }
 
-// batches reads which arrays were submitted before.
-func (s *Slurm) batches() (all []batch) {
-	text, err := input.Read(s.state(), most)
-	if err != nil || limits.JSON(string(text)) != nil || json.Unmarshal(text, &all) != nil {
-		return nil
-	}
-	return all
-}
-
-func (s *Slurm) state() string { return filepath.Join(s.Folder.Dir, "slurm.json") }
-
-// remember notes which arrays were submitted.
-func (s *Slurm) remember(all []batch) error {
-	text, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	if err := atomicfile.WriteFile(s.state(), text, 0o666); err != nil {
-		return fmt.Errorf("writing which jobs were submitted: %w", err)
-	}
-	return nil
-}
-
+// log is the last lines that a task wrote.
 func (s *Slurm) log(job string, shard int) string {
 	file, size, err := input.Open(filepath.Join(s.Folder.Dir, fmt.Sprintf("slurm-%s_%d.log", job, shard)))
 	if err != nil {

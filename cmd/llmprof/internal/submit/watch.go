@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -23,10 +22,10 @@ type Watch struct {
 type watcher struct {
 	*Slurm
 	*Watch
-	batches []batch
-	tried   map[int]int // how often a shard was submitted
-	lost    map[int]int // how many looks in a row found a shard neither queued nor finished
-	deaf    int         // how many looks in a row got no answer
+	job   map[int]string // the array that a shard was submitted with last
+	tried map[int]int    // how often a shard was submitted
+	lost  map[int]int    // how many looks in a row found a shard neither queued nor finished
+	deaf  int            // how many looks in a row got no answer
 }
 
 // outage is how many queries in a row may get no answer from Slurm's controller: at 20 times the
@@ -39,7 +38,7 @@ func (s *Slurm) Run(ctx context.Context, w *Watch) error {
 	if err := os.MkdirAll(s.Folder.Dir, 0o777); err != nil {
 		return fmt.Errorf("the folder of the shards: %w", err)
 	}
-	x := &watcher{Slurm: s, Watch: w, batches: s.batches(), tried: map[int]int{}, lost: map[int]int{}}
+	x := &watcher{Slurm: s, Watch: w, job: map[int]string{}, tried: map[int]int{}, lost: map[int]int{}}
 	defer w.Progress("")
 	pause := w.Shortest / 10 // A few short shards are finished by then.
 	for first, last := true, -1; ; first = false {
@@ -61,16 +60,11 @@ func (s *Slurm) Run(ctx context.Context, w *Watch) error {
 
 // ended says how to continue a watch that was interrupted.
 func (x *watcher) ended(ctx context.Context, err error) error {
-	if ctx.Err() == nil || len(x.batches) == 0 {
+	if ctx.Err() == nil {
 		return err
 	}
-	var jobs []string
-	for _, b := range x.batches {
-		jobs = append(jobs, b.Job)
-	}
 	x.Progress("")
-	x.Say("the jobs go on: give the same command again to watch them and to put the shards together; scancel %s ends them",
-		strings.Join(jobs, " "))
+	x.Say("the jobs go on: give the same command again to watch them and to put the shards together; scancel --name=%s ends them", x.Name)
 	return ctx.Err()
 }
 
@@ -78,7 +72,7 @@ func (x *watcher) ended(ctx context.Context, err error) error {
 // shards are not finished. A shard counts as lost at the second look, since a shared folder
 // may show a new file late.
 func (x *watcher) look(ctx context.Context, first bool) (left int, err error) {
-	queue, err := x.ask(ctx)
+	queue, err := x.queued(ctx)
 	if err != nil {
 		if x.deaf++; first || x.deaf > outage || ctx.Err() != nil {
 			return 0, err
@@ -88,14 +82,14 @@ func (x *watcher) look(ctx context.Context, first bool) (left int, err error) {
 	}
 	x.deaf = 0
 	missing := x.Missing()
-	again, q := []int{}, Queue{}
+	again, run, wait := []int{}, 0, 0
 	for _, i := range missing {
 		running, queued := queue[i]
 		switch {
 		case queued && running:
-			q.Running++
+			run++
 		case queued:
-			q.Waiting++
+			wait++
 		}
 		if queued {
 			x.lost[i] = 0
@@ -111,23 +105,8 @@ func (x *watcher) look(ctx context.Context, first bool) (left int, err error) {
 		}
 	}
 	n := x.Folder.Shards
-	x.Progress(fmt.Sprintf("%d of %d shards are finished, %d run, %d wait", n-len(missing), n, q.Running, q.Waiting+len(again)))
+	x.Progress(fmt.Sprintf("%d of %d shards are finished, %d run, %d wait", n-len(missing), n, run, wait+len(again)))
 	return len(missing), nil
-}
-
-// ask asks what of all arrays waits or runs. Arrays of which nothing does are forgotten.
-func (x *watcher) ask(ctx context.Context) (map[int]bool, error) {
-	all := map[int]bool{}
-	for i := range x.batches {
-		tasks, err := x.queued(ctx, &x.batches[i])
-		if err != nil {
-			return nil, err
-		}
-		for shard, running := range tasks {
-			all[shard] = all[shard] || running
-		}
-	}
-	return all, nil
 }
 
 // submitAgain submits shards, unless one of them was often enough.
@@ -136,7 +115,7 @@ func (x *watcher) submitAgain(ctx context.Context, shards []int) error {
 		if x.tried[i]++; x.tried[i] == 1 {
 			continue
 		}
-		job := x.jobOf(i)
+		job := x.job[i]
 		why := x.why(ctx, job, i)
 		if x.tried[i] > attempts {
 			return fmt.Errorf("shard %d of %d was submitted %d times and is not finished (%s): what is finished is kept in %s\n%s",
@@ -144,26 +123,13 @@ func (x *watcher) submitAgain(ctx context.Context, shards []int) error {
 		}
 		x.Say("shard %d of %d was lost (%s) and is submitted again", i, x.Folder.Shards, why)
 	}
-	b, err := x.submit(ctx, shards)
+	job, err := x.submit(ctx, shards)
 	if err != nil {
 		return err
 	}
-	x.Say("job %s of Slurm has %d of %d shards", b.Job, len(shards), x.Folder.Shards)
+	x.Say("job %s of Slurm has %d of %d shards", job, len(shards), x.Folder.Shards)
 	for _, i := range shards {
-		x.lost[i] = 0
+		x.lost[i], x.job[i] = 0, job
 	}
-	x.batches = append(x.batches, b)
-	return x.remember(x.batches)
-}
-
-// jobOf is the array that last had a shard.
-func (x *watcher) jobOf(shard int) (job string) {
-	for _, b := range x.batches {
-		for _, i := range b.Shards {
-			if i == shard {
-				job = b.Job
-			}
-		}
-	}
-	return job
+	return nil
 }
