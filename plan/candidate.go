@@ -195,8 +195,8 @@ func (s *search) split(ctx context.Context, b *base, split Split) {
 	}
 }
 
-// microBatches are the numbers of parts in which a batch goes through a pipeline. Servers have as many batches in it as there are stages, or
-// one.
+// microBatches are the numbers of parts in which a batch goes through a pipeline. Servers have as many batches in it as there are stages,
+// or one.
 func (s *search) microBatches(split Split) []int {
 	switch pipelined := s.card.Machine.Engine.Profile().Pipelined; {
 	case split.PP == 1, s.continuous() && !pipelined:
@@ -344,8 +344,8 @@ func (s *search) sizes(c *candidate, gain float64) (all []size, adds float64) {
 	return all, adds * float64(c.MicroBatches) / c.turns()
 }
 
-// turns is how many turns of a stage the micro-batches of a batch take, of which the first has gone through all stages after as many as there
-// are, and then one ends in each turn.
+// turns is how many turns of a stage the micro-batches of a batch take: the first has gone through all stages after as many as there are,
+// and then one ends in each turn.
 func (c *candidate) turns() float64 { return float64(c.Split.PP + c.MicroBatches - 1) }
 
 // ladder is what the closed form says of rising numbers of sequences that decode.

@@ -355,8 +355,8 @@ func (q *Request) Warnings(rows int) (all []unit.Warning) {
 			"and the first ones may be slow. Give {ttft}, {tpot} or {e2e}.", q.By))
 	}
 	if rows > 0 && !q.priced() {
-		all = append(all, unit.Warn("no_price", "No price of the GPUs that were tried is known: rows are ranked by %s. Give {price} for their cost.",
-			q.By))
+		all = append(all, unit.Warn("no_price", "No price of the GPUs that were tried is known: rows are ranked by %s. Give {price} for "+
+			"their cost.", q.By))
 	}
 	place := -1
 	for i := range q.Cards {

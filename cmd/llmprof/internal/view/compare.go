@@ -103,7 +103,8 @@ func side(name string, d *EstimateDocument) Side {
 	figures := d.Metrics
 	if d.Load != nil {
 		figures = slices.Concat(figures, d.Load.Metrics)
-		s.load = fmt.Sprintf("%s, prompts of %s and answers of %s tokens", loadWords(d.Load.Rate, d.Load.Concurrency), d.Load.PromptLens, d.Load.GenLens)
+		s.load = fmt.Sprintf("%s, prompts of %s and answers of %s tokens", loadWords(d.Load.Rate, d.Load.Concurrency),
+			d.Load.PromptLens, d.Load.GenLens)
 	}
 	for _, m := range figures {
 		s.Figures = append(s.Figures, SideFigure{m.Key, m.Value, m.Low, m.High})
