@@ -13,12 +13,11 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"llmprof/internal/testkit"
 )
 
-// A fake is a board behind NVML's own mock interface: its power is 300 W and 100
+// A fake is a board behind NVML's interface: its power is 300 W and 100
 // more in each second half, its counter ticks each 100 ms, and a read of it takes
 // 4 ms.
 type fake struct {
@@ -76,42 +75,67 @@ func (f *fake) fields(values []nvml.FieldValue) nvml.Return {
 	return nvml.SUCCESS
 }
 
-func (f *fake) device(uuid string) *mock.Device {
-	ok := nvml.SUCCESS
-	return &mock.Device{
-		GetUUIDFunc:                   func() (string, nvml.Return) { return uuid, ok },
-		GetNameFunc:                   func() (string, nvml.Return) { return "NVIDIA Test", ok },
-		GetTotalEnergyConsumptionFunc: f.counter,
-		GetFieldValuesFunc:            f.fields,
-		GetMemoryInfoFunc:             func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 80 << 30, Used: 17 << 30}, ok },
-		GetEnforcedPowerLimitFunc:     func() (uint32, nvml.Return) { return 700000, ok },
-		GetPersistenceModeFunc:        func() (nvml.EnableState, nvml.Return) { return nvml.FEATURE_ENABLED, ok },
-		GetMigModeFunc:                func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
-		GetEccModeFunc: func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
-			return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, ok
-		},
-		GetClockInfoFunc: func(nvml.ClockType) (uint32, nvml.Return) { return 1980, ok },
-		GetMaxClockInfoFunc: func(c nvml.ClockType) (uint32, nvml.Return) {
-			return map[nvml.ClockType]uint32{nvml.CLOCK_SM: 1980, nvml.CLOCK_MEM: 2619}[c], ok
-		},
-		GetPowerManagementDefaultLimitFunc: func() (uint32, nvml.Return) { return 700000, ok },
-		GetTemperatureFunc:                 func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 40, ok },
-		GetUtilizationRatesFunc:            func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 100, Memory: 50}, ok },
-		GetComputeRunningProcessesFunc:     func() ([]nvml.ProcessInfo, nvml.Return) { return f.running, ok },
-		GetCurrentClocksEventReasonsFunc:   func() (uint64, nvml.Return) { return 4, ok },
-	}
+// A fakeDevice has those of NVML's calls that a board makes; another one panics.
+type fakeDevice struct {
+	nvml.Device
+	*fake
+	uuid string
 }
 
-func (f *fake) library(uuids ...string) *mock.Interface {
-	return &mock.Interface{
-		InitFunc:                       func() nvml.Return { return nvml.SUCCESS },
-		ShutdownFunc:                   func() nvml.Return { return nvml.SUCCESS },
-		ErrorStringFunc:                func(r nvml.Return) string { return nvmlText(r) },
-		SystemGetDriverVersionFunc:     func() (string, nvml.Return) { return "580.1", nvml.SUCCESS },
-		SystemGetCudaDriverVersionFunc: func() (int, nvml.Return) { return 13020, nvml.SUCCESS },
-		DeviceGetCountFunc:             func() (int, nvml.Return) { return len(uuids), nvml.SUCCESS },
-		DeviceGetHandleByIndexFunc:     func(i int) (nvml.Device, nvml.Return) { return f.device(uuids[i]), nvml.SUCCESS },
-	}
+func (d fakeDevice) GetUUID() (string, nvml.Return)                      { return d.uuid, nvml.SUCCESS }
+func (fakeDevice) GetName() (string, nvml.Return)                        { return "NVIDIA Test", nvml.SUCCESS }
+func (d fakeDevice) GetTotalEnergyConsumption() (uint64, nvml.Return)    { return d.counter() }
+func (d fakeDevice) GetFieldValues(values []nvml.FieldValue) nvml.Return { return d.fields(values) }
+func (fakeDevice) GetEnforcedPowerLimit() (uint32, nvml.Return)          { return 700000, nvml.SUCCESS }
+func (fakeDevice) GetPowerManagementDefaultLimit() (uint32, nvml.Return) { return 700000, nvml.SUCCESS }
+func (fakeDevice) GetPersistenceMode() (nvml.EnableState, nvml.Return) {
+	return nvml.FEATURE_ENABLED, nvml.SUCCESS
+}
+func (fakeDevice) GetMigMode() (now, next int, ret nvml.Return) {
+	return 0, 0, nvml.ERROR_NOT_SUPPORTED
+}
+func (fakeDevice) GetClockInfo(nvml.ClockType) (uint32, nvml.Return)   { return 1980, nvml.SUCCESS }
+func (fakeDevice) GetCurrentClocksEventReasons() (uint64, nvml.Return) { return 4, nvml.SUCCESS }
+func (fakeDevice) GetUtilizationRates() (nvml.Utilization, nvml.Return) {
+	return nvml.Utilization{Gpu: 100, Memory: 50}, nvml.SUCCESS
+}
+
+func (fakeDevice) GetMemoryInfo() (nvml.Memory, nvml.Return) {
+	return nvml.Memory{Total: 80 << 30, Used: 17 << 30}, nvml.SUCCESS
+}
+
+func (fakeDevice) GetEccMode() (now, next nvml.EnableState, ret nvml.Return) {
+	return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, nvml.SUCCESS
+}
+
+func (fakeDevice) GetMaxClockInfo(c nvml.ClockType) (uint32, nvml.Return) {
+	return map[nvml.ClockType]uint32{nvml.CLOCK_SM: 1980, nvml.CLOCK_MEM: 2619}[c], nvml.SUCCESS
+}
+
+func (fakeDevice) GetTemperature(nvml.TemperatureSensors) (uint32, nvml.Return) {
+	return 40, nvml.SUCCESS
+}
+
+func (d fakeDevice) GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return) {
+	return d.running, nvml.SUCCESS
+}
+
+// A fakeLibrary has those of NVML's calls that list boards.
+type fakeLibrary struct {
+	nvml.Interface
+	*fake
+	uuids []string
+	init  nvml.Return
+}
+
+func (l fakeLibrary) Init() nvml.Return                            { return l.init }
+func (fakeLibrary) Shutdown() nvml.Return                          { return nvml.SUCCESS }
+func (fakeLibrary) ErrorString(r nvml.Return) string               { return nvmlText(r) }
+func (fakeLibrary) SystemGetDriverVersion() (string, nvml.Return)  { return "580.1", nvml.SUCCESS }
+func (fakeLibrary) SystemGetCudaDriverVersion() (int, nvml.Return) { return 13020, nvml.SUCCESS }
+func (l fakeLibrary) DeviceGetCount() (int, nvml.Return)           { return len(l.uuids), nvml.SUCCESS }
+func (l fakeLibrary) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {
+	return fakeDevice{fake: l.fake, uuid: l.uuids[i]}, nvml.SUCCESS
 }
 
 func nvmlText(r nvml.Return) string {
@@ -128,7 +152,7 @@ func opened(t *testing.T, f *fake, o Options, uuids ...string) *Monitor {
 	o.Root = fstest.MapFS{"proc/77/stat": file("77 (a b) c) S 41 0"), "proc/41/stat": file("41 (sh) S 1 0")}
 	o = o.withDefaults()
 	m := &Monitor{own: map[int]bool{}, root: o.Root}
-	d, err := nvmlDriver(f.library(uuids...), o.Root)
+	d, err := nvmlDriver(fakeLibrary{fake: f, uuids: uuids}, o.Root)
 	testkit.Must(t, err)
 	testkit.Must(t, m.choose(d, &o))
 	return m
@@ -197,8 +221,7 @@ func TestNVMLFails(t *testing.T) {
 			}
 		})
 	}
-	lib := (&fake{}).library()
-	lib.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
+	lib := fakeLibrary{init: nvml.ERROR_LIBRARY_NOT_FOUND}
 	if _, err := nvmlDriver(lib, fstest.MapFS{}); !errors.Is(err, errNoDriver) {
 		t.Errorf("without a library: %v", err)
 	}
