@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,16 +67,15 @@ func (a *app) estimate() *cobra.Command {
 	q.flags(cmd)
 	q.loads(cmd)
 	bind(cmd, cli.Hardware, q, settings.Experts)
-	cli.Rare(cmd, "expert-skew")
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
-	cli.Rare(cmd, "color", "binary", "verbose", "top")
+	rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
 }
 
-// loads defines the flags of a load, of which few need more than the rate.
+// loads defines the flags of a load.
 func (q *question) loads(cmd *cobra.Command) {
 	cli.Define(cmd, "Load", q.loadFlags)
-	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
+	rare(cmd)
 }
 
 // loadFlags are about a load, and the server that answers it. The lengths of requests may differ under one.
@@ -84,17 +84,18 @@ func (q *question) loadFlags(f *pflag.FlagSet) {
 	settings.UnevenLengths(f, &q.Request, traceLengths)
 }
 
-// homeFlags are about the memory of the host, and what lies there.
-var homeFlags = []string{
-	"fit", "host", "host-bandwidth", "pageable-bandwidth", "ram", "threads", "ngl", "n-cpu-moe", "cpu-moe", "override-tensor",
-	"ubatch", "load-mode", "no-op-offload", "no-kv-offload", "cpu-offload-gb",
-}
+// common are the keys of the settings of a deployment that most need.
+var common = []string{"model", "weights", "kv", "gpu", "tp", "pp", "dp", "price", "fit", "batch", "prompt_len", "gen_len", "images", "engine",
+	"calibration", "rate", "concurrency"}
 
-// serverFlags are those of a server that few need.
-var serverFlags = []string{
-	"max-num-seqs", "scheduler-recv-interval", "stream-interval", "block-size", "kv-cache-tokens", "watermark", "preemption",
-	"no-async-scheduling", "no-prefix-cache", "prefix-cache", "kv-offload", "draft-model",
-	"routing", "prefill-replicas", "kv-link",
+// rare leaves the settings of a deployment that few need, and other flags of a command, to --help-all.
+func rare(cmd *cobra.Command, others ...string) {
+	for f := range settings.Fields(&deployment.Request{}) {
+		if name := f.Flag(); !slices.Contains(common, f.Key) && cmd.Flags().Lookup(name) != nil {
+			cli.Rare(cmd, name)
+		}
+	}
+	cli.Rare(cmd, others...)
 }
 
 func (q *question) estimateFlags(cmd *cobra.Command) {
@@ -171,9 +172,5 @@ func (q *question) flags(cmd *cobra.Command) {
 	bind(cmd, cli.Hardware, q, settings.Hardware)
 	bind(cmd, cli.Workload, q, settings.Workload, settings.Media)
 	bind(cmd, cli.Engine, q, settings.Engine)
-	cli.Rare(cmd, homeFlags[1:]...)
-	cli.Rare(cmd, "memory-utilization", "power-limit", "clock", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
-		"max-num-batched-tokens", "max-model-len", "chunk", "cached-prefix", "ep", "moe-tp", "enforce-eager", "max-cudagraph-capture-size",
-		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient",
-		"audio")
+	rare(cmd)
 }

@@ -71,16 +71,8 @@ func (a *app) simulate() *cobra.Command {
 	bind(cmd, cli.Engine, &s.question, settings.Engine)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
-	cli.Rare(cmd, homeFlags...)
-	cli.Rare(cmd, append([]string{
-		"power-limit", "clock",
-		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline",
-		"p2p", "no-p2p", "nvlink",
-		"language-model-only", "lenient", "audio",
-		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
-		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",
-		"max-num-batched-tokens", "max-model-len", "enforce-eager", "max-cudagraph-capture-size",
-	}, serverFlags...)...)
+	rare(cmd, "arrival", "seed", "records", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "shard",
+		"fit", "price", "pp")
 	return cmd
 }
 

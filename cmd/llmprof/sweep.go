@@ -69,14 +69,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
 	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
-	cli.Rare(cmd, homeFlags...)
-	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
-	cli.Rare(cmd, "act", "sp", "power-limit", "clock", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
-		"max-model-len", "memory-utilization", "enforce-eager", "max-cudagraph-capture-size",
-		"compute-eff", "memory-eff", "link-eff", "p2p", "no-p2p", "nvlink", "inter-node-eff", "offline", "language-model-only", "lenient",
-		"audio", "images",
-		"price",
-		"cached-prefix", "chunk", "expert-skew", "from")
+	rare(cmd, "fit", "images", "price", "from")
 	return cmd
 }
 
