@@ -85,8 +85,8 @@ func (q *question) loadFlags(f *pflag.FlagSet) {
 }
 
 // common are the keys of the settings of a deployment that most need.
-var common = []string{"model", "weights", "kv", "gpu", "tp", "pp", "dp", "price", "fit", "batch", "prompt_len", "gen_len", "images", "engine",
-	"calibration", "rate", "concurrency"}
+var common = []string{"model", "weights", "kv", "gpu", "tp", "pp", "dp", "price", "fit", "batch", "prompt_len", "gen_len", "images",
+	"engine", "calibration", "rate", "concurrency"}
 
 // rare leaves the settings of a deployment that few need, and other flags of a command, to --help-all.
 func rare(cmd *cobra.Command, others ...string) {

@@ -82,11 +82,18 @@ func (p *pace) left(parts int) string {
 // barLength is how many characters a full progress bar has.
 const barLength = 24
 
+// barTime is how often a progress bar is drawn.
+const barTime = 250 * time.Millisecond
+
 // counted shows a progress bar with the time left while parts of something are done; end
 // takes it away.
 func (f *follower) counted(what string) (part func(done, of int), end func()) {
-	begun := time.Now()
+	begun, drawn := time.Now(), time.Time{}
 	return func(done, of int) {
+		if time.Since(drawn) < barTime {
+			return
+		}
+		drawn = time.Now()
 		p, full := pace{time.Since(begun), done}, barLength*done/max(of, 1)
 		bar := strings.Repeat("#", full) + strings.Repeat(".", barLength-full)
 		f.progress(strings.TrimSuffix(fmt.Sprintf("%s [%s] %d/%d %s", what, bar, done, of, p.left(of-done)), " "))

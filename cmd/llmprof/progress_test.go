@@ -38,10 +38,3 @@ func TestCounted(t *testing.T) {
 		}
 	}
 }
-
-// TestPointsDone checks what is said of a sweep.
-func TestPointsDone(t *testing.T) {
-	if got, want := pointsDone(2_500_000, 10_000_000, 125_000), "2.50M of 10.0M points, 25 %, 125000 a second, 1m0s left"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

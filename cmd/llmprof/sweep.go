@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,7 +16,6 @@ import (
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
 	"llmprof/plan/sweep"
-	"llmprof/unit"
 )
 
 // A gridOrder is a sweep as it was asked for on the command line.
@@ -228,7 +226,9 @@ func (a *app) known(ctx context.Context, g *sweep.Grid) error {
 
 // stream writes the rows to where they go. What an error leaves in a file are whole rows.
 func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
-	options.Progress = a.sweepProgress(o.from)
+	part, end := a.follow().counted("sweep, points")
+	defer end()
+	options.Progress = func(done, all uint64) { part(int(done-o.from), int(all-o.from)) } // those before were answered in no time
 	if options.Out = a.stdout; o.part != "" {
 		return a.streamPart(ctx, o, g, options)
 	}
@@ -279,30 +279,6 @@ func (a *app) sayRest(o *gridOrder, form sweep.Format, s *sweep.Summary) {
 	}
 	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d %s", s.Done, s.Points, o.file, s.Done,
 		others)
-}
-
-// sweepProgress says how far the sweep is, four times a second. Points that were answered
-// before are done, and took no time.
-func (a *app) sweepProgress(before uint64) func(done, all uint64) {
-	f, begin, last := a.follow(), time.Now(), time.Now()
-	return func(done, all uint64) {
-		if done == all {
-			f.progress("")
-			return
-		}
-		if time.Since(last) < 250*time.Millisecond {
-			return
-		}
-		last = time.Now()
-		f.progress(pointsDone(done, all, float64(done-before)/last.Sub(begin).Seconds()))
-	}
-}
-
-// pointsDone says how far a sweep is that answers so many points a second.
-func pointsDone(done, all uint64, rate float64) string {
-	left := time.Duration(float64(all-done) / rate * float64(time.Second))
-	return fmt.Sprintf("%s of %s points, %.0f %%, %.0f a second, %v left", unit.Count(float64(done)), unit.Count(float64(all)),
-		100*float64(done)/float64(all), rate, left.Round(time.Second))
 }
 
 // saySummary counts the points by what became of them.

@@ -55,15 +55,8 @@ type OpWords struct {
 // Words is the estimate in words.
 func (e *Estimate) Words() *Words {
 	v := e.Verdict()
-	w := &Words{Fits: e.verdictLine(&v), Basis: e.basis(), Prefill: opWords(e.PrefillOps), Decode: opWords(e.DecodeOps)}
-	w.Headlines = append(w.Headlines, timeHeadline("ttft", "TTFT", e.TTFT, e.Prefill.Bound.String()))
-	if e.Tokens > 0 {
-		w.Headlines = append(w.Headlines, timeHeadline("tpot", "TPOT", e.TPOT, e.Decode.Bound.String()))
-	}
-	w.Headlines = append(w.Headlines, timeHeadline("ttlt", "TTLT", e.TTLT, ""))
-	if v.Possible {
-		w.Headlines = append(w.Headlines, e.rateHeadlines()...)
-	}
+	w := &Words{Fits: e.verdictLine(&v), Basis: e.basis(), Headlines: e.headlines(), Prefill: opWords(e.PrefillOps),
+		Decode: opWords(e.DecodeOps)}
 	m := &e.Memory
 	for _, part := range []named[unit.Bytes]{
 		{"weights", m.Weights}, {"KV cache", m.KV}, {"state", m.State}, {"activations", m.Activations}, {"reserve", m.Reserve},
@@ -74,6 +67,19 @@ func (e *Estimate) Words() *Words {
 	e.homeLines(func(name string, lines ...string) { w.Home = append(w.Home, [2]string{name, strings.Join(lines, " ")}) })
 	w.Roofs, w.Bandwidth = e.roofs(), float64(e.Machine.GPU.Bandwidth)
 	return w
+}
+
+// headlines are the figures that people ask for first: times, and rates where it can run.
+func (e *Estimate) headlines() []Headline {
+	all := []Headline{timeHeadline("ttft", "TTFT", e.TTFT, e.Prefill.Bound.String())}
+	if e.Tokens > 0 {
+		all = append(all, timeHeadline("tpot", "TPOT", e.TPOT, e.Decode.Bound.String()))
+	}
+	all = append(all, timeHeadline("ttlt", "TTLT", e.TTLT, ""))
+	if e.Verdict().Possible {
+		all = append(all, e.rateHeadlines()...)
+	}
+	return all
 }
 
 // roofs are the peaks of the formats that GEMMs run in, the highest first.

@@ -4,6 +4,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -52,26 +53,22 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	return page, nil
 }
 
-// cards are the headline figures: under the load, where one is given.
-func (e *Estimate) cards() []report.Card {
+// cardNames are those of headline figures on cards, where there is room for words.
+var cardNames = map[string]string{"ttft": "Time to first token (TTFT)", "tpot": "Time per token (TPOT)", "ttlt": "Time to last token (TTLT)"}
+
+// cards are the headline figures, under the load where one is given, and the memory.
+func (e *Estimate) cards() (all []report.Card) {
 	if e.Load != nil {
 		return append((&Load{e.Load}).cards(), e.memoryCard())
 	}
-	cards := []report.Card{
-		spanCard("Time to first token (TTFT)", e.TTFT),
-		{Name: "Throughput", Value: Rate(e.Throughput) + " tok/s", Detail: []string{
-			fmt.Sprintf("generated, %s per GPU", Rate(e.PerGPU())), e.utilization()}},
-		e.energyCard(), e.memoryCard(),
+	for _, h := range e.headlines() {
+		detail := []string{h.Note}
+		if h.Interval != "" {
+			detail = []string{"90 %: " + h.Interval, h.Note}
+		}
+		all = append(all, report.Card{Name: cmp.Or(cardNames[h.Key], h.Name), Value: h.Value, Detail: detail})
 	}
-	if e.Tokens > 0 {
-		cards = append([]report.Card{cards[0], spanCard("Time per token (TPOT)", e.TPOT), spanCard("Time to last token (TTLT)", e.TTLT)},
-			cards[1:]...)
-	}
-	if e.Price > 0 {
-		cards = append(cards, report.Card{Name: "Cost", Value: e.Money.PerMillionGenerated.String(), Detail: []string{
-			"per million generated tokens", fmt.Sprintf("at %v per GPU", e.Price)}})
-	}
-	return cards
+	return append(all, e.memoryCard())
 }
 
 // cards are the headline figures under the load, over all GPUs.
@@ -97,20 +94,6 @@ func (l *Load) cards() []report.Card {
 			fmt.Sprintf("$%s per thousand requests", three(1000*float64(s.Cost)))}})
 	}
 	return cards
-}
-
-func spanCard(name string, s analytic.Span) report.Card {
-	return report.Card{Name: name, Value: s.Expected.String(), Detail: []string{
-		fmt.Sprintf("90 %%: %v to %v", s.Low, s.High), fmt.Sprintf("floor %v", s.Floor)}}
-}
-
-func (e *Estimate) energyCard() report.Card {
-	energy := &e.Energy
-	if e.Tokens == 0 {
-		return report.Card{Name: "Energy", Value: energy.PerRequest.String() + " per request", Detail: []string{"over all GPUs"}}
-	}
-	return report.Card{Name: "Energy", Value: energy.PerToken.String() + " per token", Detail: []string{
-		fmt.Sprintf("%v per prompt, %v per request", energy.PerPrompt, energy.PerRequest), "over all GPUs"}}
 }
 
 func (e *Estimate) memoryCard() report.Card {
@@ -252,7 +235,7 @@ func SweepValues(v plots.Variable, c *analytic.Case) []int {
 
 // BesideEstimate is a section that sets another estimate next to this one.
 func (e *Estimate) BesideEstimate(id string, o *EstimateDocument) report.Section {
-	return report.Section{ID: id, Title: "Beside: " + o.Model.Name + " on " + o.GPU.Name, Parts: []report.Part{{Block: e.headlines(o)}}}
+	return report.Section{ID: id, Title: "Beside: " + o.Model.Name + " on " + o.GPU.Name, Parts: []report.Part{{Block: e.beside(o)}}}
 }
 
 // BesideMeasured is a section on a measurement: where its settings are not the
@@ -312,8 +295,8 @@ func resultEngine(r *result.Result) string {
 	return engine.WithMode(e.Profile().Name)
 }
 
-// headlines sets another estimate's headline figures next to this one's.
-func (e *Estimate) headlines(o *EstimateDocument) render.Table {
+// beside sets another estimate's times next to this one's.
+func (e *Estimate) beside(o *EstimateDocument) render.Table {
 	t := render.Table{Title: "Headline figures of both", Columns: []render.Column{
 		{Title: "", Left: true}, {Title: "this page"}, {Title: "the other"}, {Title: "the other over this", Unit: " ", Fixed: true, Places: 2},
 	}}
