@@ -99,7 +99,7 @@ func (c *fitting) flags(f *pflag.FlagSet) {
 	settings.Words(f, "engine", calibrate.Native, calibrate.Transformers, experiment.OpenAI)
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
 	settings.Choice(f, &c.Device, "device", "", "`device`: %s (default: a GPU)", "cuda", "cpu")
-	f.Var(settings.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	f.Var(settings.Value(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
 	settings.Words(f, "dtype", "bf16", "fp16", "fp32")
 	f.IntVar(&c.TP, "tp", 1, "time all-reduces over up to this many `GPUs`")
 	f.StringVar(&c.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")

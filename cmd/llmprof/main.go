@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,25 +49,25 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	var i interruption
 	ctx, stop := i.watch(context.Background())
 	defer stop()
+	out := &standard{to: stdout}
 	a := &app{
-		stdin: stdin, stdout: standard{stdout}, styled: standard{stdout}, stderr: stderr, env: env, secrets: redact.Of(args...), args: args,
-		read: input.Begin(),
+		stdin: stdin, stdout: out, styled: out, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
 	}
 	defer a.read.End()
 	if onTerminal(stdout) {
-		harmless := &printable.Writer{To: stdout}
+		harmless := &printable.Writer{To: out}
 		defer func() { _ = harmless.Flush() }() // what began a character is no result
-		a.stdout = standard{harmless}
+		a.stdout = harmless
 	}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	a.rescue(err)
-	if a.sheet.failed != nil {
-		a.logf("%v", a.sheet.failed)
+	switch {
+	case err == nil && out.failed != nil:
+		a.logf("%v", out.failed)
 		return 1
-	}
-	if err == nil {
+	case err == nil:
 		return 0
 	}
 	if ctx.Err() != nil {
@@ -85,13 +86,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	return 1
 }
 
-// A standard is standard output, whose errors name it.
-type standard struct{ to io.Writer }
+// A standard is standard output, whose errors name it. Cobra has no use for an error of help, so the first one is kept.
+type standard struct {
+	to     io.Writer
+	failed error
+}
 
-func (s standard) Write(p []byte) (int, error) {
+func (s *standard) Write(p []byte) (int, error) {
 	n, err := s.to.Write(p)
 	if err != nil {
 		err = fmt.Errorf("standard output: %w", input.Cause(err))
+		s.failed = cmp.Or(s.failed, err)
 	}
 	return n, err
 }

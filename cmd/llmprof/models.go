@@ -14,7 +14,6 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/internal/atomicfile"
 	"llmprof/models"
 	"llmprof/plots/render"
 )
@@ -150,11 +149,7 @@ func (a *app) modelsExport() *cobra.Command {
 				return err
 			}
 			text.WriteByte('\n')
-			if path == "" {
-				_, err = a.stdout.Write(text.Bytes())
-				return err
-			}
-			return atomicfile.WriteFile(path, text.Bytes(), 0o644)
+			return a.put("config.json", path, text.Bytes())
 		},
 		ValidArgsFunction: completeModels,
 	}

@@ -326,11 +326,11 @@ func (o *output) style(a *app) render.Style {
 	if columns > 0 {
 		s.Width = max(columns, leastPage)
 	}
-	out, _ := a.styled.(standard)
-	file, ok := out.to.(*os.File)
-	if !ok || o.file != "" || !onTerminal(file) {
+	out, ok := a.styled.(*standard)
+	if !ok || o.file != "" || !onTerminal(out.to) {
 		return s
 	}
+	file, _ := out.to.(*os.File)
 	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 && columns <= 0 {
 		s.Width = max(n, leastPage)
 	}

@@ -29,7 +29,6 @@ type app struct {
 	secrets        redact.Redactor // secrets of the command line
 	args           []string        // the command line without the program
 	read           *input.Record   // files that were read until now
-	sheet          sheet           // help and the version
 	lib            *deployment.Library
 }
 
@@ -39,20 +38,6 @@ func (a *app) library() *deployment.Library {
 		a.lib = deployment.Open(a.env)
 	}
 	return a.lib
-}
-
-// A sheet is what help and the version are printed on. Cobra has no use for an error of help, so the first one is kept.
-type sheet struct {
-	to     io.Writer
-	failed error
-}
-
-func (p *sheet) Write(b []byte) (n int, err error) {
-	n, err = p.to.Write(b)
-	if p.failed == nil {
-		p.failed = err
-	}
-	return n, err
 }
 
 func (a *app) root() *cobra.Command {
@@ -76,8 +61,7 @@ func (a *app) root() *cobra.Command {
 		RunE: needCommand,
 	}
 	root.SetIn(a.stdin)
-	a.sheet.to = a.stdout
-	root.SetOut(&a.sheet)
+	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrong(cli.FlagError(cmd, err)) })
 	root.SetHelpCommand(helpCommand())

@@ -32,27 +32,14 @@ func (v own) Set(s string) error { return v.set(s) }
 // Type tells it from the values of package pflag.
 func (v own) Type() string { return "value" }
 
-// FormatFlag reads a number format.
-func FormatFlag(to *unit.Format) pflag.Value {
-	return Own(func() string {
-		if *to == unit.NoFormat {
-			return ""
-		}
-		return to.String()
-	}, func(s string) error { return to.UnmarshalText([]byte(s)) })
-}
-
-// Given is a number as it is given, "" for 0.
-func Given(v float64) string {
-	if v == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
-
 // TimeFlag reads a time as people write it, as "120", "500ms" or "2m": a bare number is of seconds.
 func TimeFlag(to *unit.Seconds) pflag.Value {
-	return Own(func() string { return Given(float64(*to)) }, func(s string) (err error) {
+	return Own(func() string {
+		if *to == 0 {
+			return ""
+		}
+		return number(float64(*to))
+	}, func(s string) (err error) {
 		v, err := strconv.ParseFloat(s, 64)
 		if err != nil {
 			*to, err = unit.ParseTime(s)
