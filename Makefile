@@ -27,7 +27,7 @@ check: lint test
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...
 
-# The compiler takes a third less where it collects garbage more rarely.
+# The compiler takes less of the processor where it collects garbage more rarely.
 test golden lint: export GOGC := 800
 test golden lint: export GOMEMLIMIT := 1GiB
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -152,22 +153,38 @@ func Bind(f *pflag.FlagSet, to any, groups ...string) {
 type Field struct {
 	reflect.StructField
 	Group, Key string
+	help       string // what its flag does, with its value in backquotes; a setting without help has no flag
 }
 
 // Fields are the settings of a struct, with the group that each is in.
 func Fields(to any) func(yield func(Field, reflect.Value) bool) {
 	return func(yield func(Field, reflect.Value) bool) {
-		v, group := reflect.ValueOf(to).Elem(), ""
-		for _, f := range reflect.VisibleFields(v.Type()) {
-			if f.Anonymous {
-				continue
-			}
-			group = cmp.Or(f.Tag.Get("group"), group)
-			if key := f.Tag.Get("json"); !yield(Field{f, group, key}, v.FieldByIndex(f.Index)) {
+		v := reflect.ValueOf(to).Elem()
+		for _, f := range fieldsOf(v.Type()) {
+			if !yield(f, v.FieldByIndex(f.Index)) {
 				return
 			}
 		}
 	}
+}
+
+// known has the fields of each type of settings that flags were made of: most commands have those of an estimate.
+var known sync.Map
+
+func fieldsOf(t reflect.Type) []Field {
+	if all, ok := known.Load(t); ok {
+		return all.([]Field)
+	}
+	var all []Field
+	group := ""
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous {
+			group = cmp.Or(f.Tag.Get("group"), group)
+			all = append(all, Field{f, group, f.Tag.Get("json"), help(&f)})
+		}
+	}
+	known.Store(t, all)
+	return all
 }
 
 // Flag is the flag of the setting, "" for one that only files have.
@@ -185,16 +202,15 @@ func FlagOf(in any, key string) (flag string, known bool) {
 	return "", false
 }
 
-// help is what the flag does, with its value in backquotes. A setting without help has no flag.
-func (f *Field) help() string {
-	help := f.Tag.Get("help")
+func help(f *reflect.StructField) string {
+	help, key := f.Tag.Get("help"), f.Tag.Get("json")
 	switch help {
 	case "":
-		help = deployment.Help(f.Key)
+		help = deployment.Help(key)
 	case "=":
 		for of := range Fields(&deployment.Request{}) {
-			if of.Key == f.Key {
-				return of.help()
+			if of.Key == key {
+				return of.help
 			}
 		}
 	}
@@ -205,11 +221,11 @@ func (f *Field) help() string {
 }
 
 func (f *Field) flag(set *pflag.FlagSet, v reflect.Value) {
-	name, help := f.Flag(), f.help()
-	if help == "" {
+	if f.help == "" {
 		return
 	}
-	flag := set.VarPF(&value{v}, name, f.Tag.Get("short"), help)
+	name := f.Flag()
+	flag := set.VarPF(&value{v}, name, f.Tag.Get("short"), f.help)
 	if otherwise, ok := f.Tag.Lookup("default"); ok {
 		flag.DefValue = otherwise
 	}

@@ -23,7 +23,7 @@ func NewGrid(text func(flag string) (list string, given bool)) (*sweep.Grid, err
 	g, first := &sweep.Grid{}, &deployment.Request{}
 	for _, group := range All {
 		for f := range Fields(first) {
-			if f.Group != group || f.help() == "" {
+			if f.Group != group || f.help == "" {
 				continue
 			}
 			a := sweep.Axis{Key: f.Key, Name: strings.TrimPrefix(Flag(f.Key), "--")}
@@ -105,7 +105,7 @@ func Plain(kind string, err error) error {
 // Set sets the field of a request that a flag stands for.
 func Set(q *deployment.Request, flag, text string) (known bool, err error) {
 	for f, v := range Fields(q) {
-		if f.Key == strings.ReplaceAll(flag, "-", "_") && f.help() != "" {
+		if f.Key == strings.ReplaceAll(flag, "-", "_") && f.help != "" {
 			field := &value{to: v}
 			if err = field.Set(text); err != nil {
 				err = Plain(field.Type(), err)
