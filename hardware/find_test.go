@@ -7,12 +7,16 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 )
 
 // The quick way finds what the long way finds.
 func TestFindAgreesWithLoad(t *testing.T) {
 	exported := cmp.AllowUnexported(hardware.GPU{})
-	for _, want := range load(t).All() {
+	for i, want := range load(t).All() {
+		if i%testkit.Cases(4, 1) > 0 {
+			continue
+		}
 		for _, name := range append([]string{want.Key, want.Name}, want.Aliases...) {
 			got, err := hardware.Find(llmprof.HardwareTOML, name)
 			if err != nil {

@@ -140,7 +140,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 3))
 	unscheduled := requestOn(t, "native", "llama3.1-8b", "l40s", "h100") // its batches start together under any load
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "a100"), request(t, "qwen3-30b-a3b", "h200", "l4")}
-	objectives := testkit.Cases(20, 40)
+	objectives := testkit.Cases(10, 40)
 	found := 0
 	for i := range objectives {
 		q := *spaces[i%2]

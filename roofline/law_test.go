@@ -63,7 +63,7 @@ func kernel(random *rand.Rand, c Class) *Kernel {
 // trials calls do with kernels of every class at random.
 func trials(do func(random *rand.Rand, m *Machine, k *Kernel)) {
 	random := rand.New(rand.NewPCG(4, 2))
-	for range testkit.Cases(60, 300) {
+	for range testkit.Cases(30, 300) {
 		m := NewMachine(peaks(), constants(random))
 		for c := range NumClasses {
 			do(random, m, kernel(random, c))

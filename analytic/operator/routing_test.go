@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -29,7 +30,7 @@ func TestPopularityMonteCarlo(t *testing.T) {
 	for _, x := range []struct {
 		count, topK, ranks, tokens int
 		zipf                       float64
-	}{{128, 8, 1, 1, 0.8}, {128, 8, 8, 32, 0.8}, {64, 6, 4, 200, 1.2}, {256, 8, 16, 64, 0.5}, {16, 4, 2, 10, 2}} {
+	}{{128, 8, 1, 1, 0.8}, {128, 8, 8, 32, 0.8}, {64, 6, 4, 200, 1.2}, {16, 4, 2, 10, 2}, {256, 8, 16, 64, 0.5}}[:testkit.Cases(2, 5)] {
 		p := &Popularity{Zipf: x.zipf}
 		e := &models.Experts{Count: x.count, TopK: x.topK}
 		r := p.routing(e, x.ranks)
@@ -91,7 +92,7 @@ func TestPopularity(t *testing.T) {
 func TestDistinctExperts(t *testing.T) {
 	const trials = 4000
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, x := range []struct{ count, k, tokens int }{{128, 8, 1}, {128, 8, 16}, {8, 2, 3}, {256, 8, 64}, {16, 1, 5}} {
+	for _, x := range []struct{ count, k, tokens int }{{128, 8, 1}, {128, 8, 16}, {8, 2, 3}, {16, 1, 5}, {256, 8, 64}}[:testkit.Cases(4, 5)] {
 		var sum float64
 		for range trials {
 			hit := make([]bool, x.count)

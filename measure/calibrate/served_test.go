@@ -164,7 +164,7 @@ func TestServedConstantsAreRecovered(t *testing.T) {
 
 // The file of a server in another format than 16 bits has all constants of that format, the fitted ones and the others.
 func TestServedFileIsWhole(t *testing.T) {
-	for _, weights := range []string{"fp8", "fp8-block", "w4a16"} {
+	for _, weights := range []string{"fp8-block", "fp8", "w4a16"}[:testkit.Cases(1, 3)] {
 		s := served(t, "qwen3-8b", "vllm", "h200", 8192)
 		scheme, err := models.ParseScheme(weights)
 		testkit.Must(t, err)
