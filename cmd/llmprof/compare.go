@@ -81,12 +81,19 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 		return usage("--top %d: want a number of operators, or 0 for all", top)
 	}
 	c := &view.Comparison{Top: top}
+	var refused error // why the first of those sides cannot answer its load that cannot
 	for _, text := range args {
-		side, err := a.side(cmd.Context(), base, text)
+		side, unanswered, err := a.side(cmd.Context(), base, text)
 		if err != nil {
 			return err
 		}
+		if refused == nil {
+			refused = unanswered
+		}
 		c.Sides = append(c.Sides, side)
+	}
+	if refused != nil && !c.Loaded() {
+		return refused
 	}
 	return base.output.write(a, forms{page: c.Page, table: c.Table, data: func() any { return c.Document() }})
 }
@@ -97,15 +104,14 @@ func (a *app) isModel(name string) bool {
 	return err == nil && table.Has(name)
 }
 
-// side is a deployment of a comparison: a file, or a description.
-func (a *app) side(ctx context.Context, base *question, text string) (s view.Side, err error) {
-	info, err := os.Stat(text)
-	switch {
-	case err == nil && info.Mode().IsRegular():
-		return fileSide(text)
+// side is a deployment of a comparison: a file, or a description. One that cannot answer its load has its figures without it, and why.
+func (a *app) side(ctx context.Context, base *question, text string) (s view.Side, unanswered, err error) {
+	if info, err := os.Stat(text); err == nil && info.Mode().IsRegular() {
+		s, err = fileSide(text)
+		return s, nil, err
 	}
 	if _, file := record.Base(text); file {
-		return s, fmt.Errorf("%s: no such file", text)
+		return s, nil, fmt.Errorf("%s: no such file", text)
 	}
 	q := &question{Request: base.Request}
 	said := map[string]bool{}
@@ -115,21 +121,30 @@ func (a *app) side(ctx context.Context, base *question, text string) (s view.Sid
 		}
 		name, err := describe(&q.Request, word)
 		if err != nil {
-			return s, usage("%q: %w", text, err)
+			return s, nil, usage("%q: %w", text, err)
 		}
 		if said[name] {
-			return s, usage("%q: %q gives --%s again", text, word, name)
+			return s, nil, usage("%q: %q gives --%s again", text, word, name)
 		}
 		said[name] = true
 	}
 	if err := q.check(); err != nil {
-		return s, fmt.Errorf("%q: %w", text, err)
+		return s, nil, fmt.Errorf("%q: %w", text, err)
 	}
 	ans, err := a.answer(ctx, q)
-	if err != nil {
-		return s, fmt.Errorf("%q: %w", text, err)
+	if err == nil {
+		return view.PredictedSide(text, ans), nil, nil
 	}
-	return view.PredictedSide(text, ans), nil
+	err = fmt.Errorf("%q: %w", text, err)
+	if q.Loaded() {
+		q.Rate, q.Concurrency, q.Prompts, q.Answers = nil, nil, nil, nil
+		if ans, without := a.answer(ctx, q); without == nil {
+			s = view.PredictedSide(text, ans)
+			s.Warnings = append(s.Warnings, errors.Unwrap(err).Error())
+			return s, err, nil
+		}
+	}
+	return s, nil, err
 }
 
 // numbered matches a word that is a flag and its number.

@@ -352,6 +352,9 @@ func (c *Comparison) figures() (all []render.Block) {
 	return append(all, t)
 }
 
+// Loaded reports whether a side has figures under a load.
+func (c *Comparison) Loaded() bool { return len(c.loads()) > 0 }
+
 // loads are the different loads that sides answer.
 func (c *Comparison) loads() (all []string) {
 	for i := range c.Sides {

@@ -54,7 +54,9 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 }
 
 // cardNames are those of headline figures on cards, where there is room for words.
-var cardNames = map[string]string{"ttft": "Time to first token (TTFT)", "tpot": "Time per token (TPOT)", "ttlt": "Time to last token (TTLT)"}
+var cardNames = map[string]string{
+	"ttft": "Time to first token (TTFT)", "tpot": "Time per token (TPOT)", "ttlt": "Time to last token (TTLT)",
+}
 
 // cards are the headline figures, under the load where one is given, and the memory.
 func (e *Estimate) cards() (all []report.Card) {
