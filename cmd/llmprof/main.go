@@ -64,7 +64,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	err := root.ExecuteContext(ctx)
 	a.rescue(err)
 	switch {
-	case err == nil && out.failed != nil:
+	case out.failed != nil && (err == nil || !a.started): // of help or the version
 		a.logf("%v", out.failed)
 		return 1
 	case err == nil:
