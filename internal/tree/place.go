@@ -2,7 +2,6 @@ package tree
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -34,17 +33,6 @@ func (p Place) Mistake(format string, args ...any) *fileerror.Error {
 		return fileerror.New("", "", p.Span, format, args...)
 	}
 	return fileerror.New(p.Source.Name, p.Source.lineAt(p.Line), p.Span, format, args...)
-}
-
-// String is the place in short.
-func (p Place) String() string {
-	switch {
-	case p.Source == nil:
-		return "the defaults"
-	case p.Line == 0:
-		return p.Source.Name
-	}
-	return fmt.Sprintf("%s:%d", p.Source.Name, p.Line)
 }
 
 // index finds where the lines begin.
