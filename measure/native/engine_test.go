@@ -40,6 +40,9 @@ func TestAgainstReference(t *testing.T) {
 				if !slices.Contains([]string{"llama/1", "llama/9", "llama/33", "qwen3_moe/9"}, fmt.Sprintf("%s/%d", name, c.batch)) || c.prompt == 1 {
 					emulate.Long(t) // skinny, wider and wgmma GEMMs, and experts, are enough
 				}
+				if c.batch == 33 && slow() {
+					testkit.Long(t, "wgmma GEMMs of whole steps; TestWgmmaAgainstReference runs one")
+				}
 				e := open(t, config, Options{Seed: 7, Workload: operator.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, GEMM: c.gemm})
 				compare(t, e, newReference(t, config, 7), c.gen)
 			})

@@ -539,6 +539,9 @@ func TestFormatsCheckpoints(t *testing.T) {
 			if c.fp16 || c.quant != FP8 {
 				emulate.Long(t)
 			}
+			if !c.fp8 && emulate.Brief() {
+				testkit.Long(t, "a conversion to FP8; TestFormatsAgainstReference runs one")
+			}
 			s, r := storeOf(t, tinyMistral, c.stored, c.fp8)
 			o := opt
 			o.Weights, o.FP16, o.Quantization = s.write(t), c.fp16, c.quant
