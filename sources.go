@@ -8,5 +8,5 @@ import "embed"
 //
 //go:embed analytic/*.go analytic/operator/workload.go analytic/engine/launch.go cmd/llmprof/internal/view/*.go deployment/*.go
 //go:embed internal/stats/*.go measure/aggregate/*.go measure/calibrate/*.go measure/result/*.go
-//go:embed models/count.go plan/*.go plan/sweep/row.go roofline/work.go serving/*.go validate/*.go
+//go:embed models/count.go plan/*.go plan/sweep/row.go roofline/work.go serving/*.go validate/*.go validate/live/server.go
 var Sources embed.FS
