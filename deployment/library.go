@@ -332,13 +332,10 @@ func (c *Calibrations) Unused() string {
 	return c.named.GPU
 }
 
-// both reads the model and the GPU of a request side by side: either takes some milliseconds.
+// both reads the model and the GPU of a request.
 func (l *Library) both(ctx context.Context, q *Request) (m *models.Model, g *hardware.GPU, err error) {
-	var gpuErr, modelErr error
-	var all sync.WaitGroup
-	all.Go(func() { g, gpuErr = l.GPU(q.GPU, q.Hardware) })
-	m, modelErr = l.Model(ctx, q.Model, q.Offline, q.Lenient)
-	all.Wait()
+	g, gpuErr := l.GPU(q.GPU, q.Hardware)
+	m, modelErr := l.Model(ctx, q.Model, q.Offline, q.Lenient)
 	if modelErr != nil && gpuErr != nil {
 		if _, err := l.GPU(q.Model, q.Hardware); err == nil {
 			return nil, nil, unit.Errorf("%.40q is a GPU: give the model first, as in \"estimate llama3.1-8b h100\"", q.Model)

@@ -308,17 +308,12 @@ func curveName(models, gpus []string, ans *answer) string {
 // model cannot be split into, as TP 16 of a model with 12 heads; of given values
 // it refuses them.
 func (a *app) sweep(d *drawing, v plots.Variable, c *analytic.Case, name string) (plots.Curve, error) {
-	curve := plots.Curve{Name: name}
-	for _, x := range d.steps(v, c) {
-		one, err := plots.Sweep(c, v, []int{x}, name)
-		if err != nil {
-			if len(d.values) > 0 {
-				return curve, wrong(err)
-			}
-			a.logf("left out: %v", err)
-			continue
-		}
-		curve.Points = append(curve.Points, one.Points...)
+	curve, refused := view.Swept(v, c, name, d.steps(v, c))
+	if len(refused) > 0 && len(d.values) > 0 {
+		return curve, wrong(refused[0])
+	}
+	for _, err := range refused {
+		a.logf("left out: %v", err)
 	}
 	return curve, nil
 }

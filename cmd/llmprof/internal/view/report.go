@@ -205,14 +205,21 @@ func (e *Estimate) drawMemory(v plots.Variable) (*plots.Figure, error) {
 // drawSweep sweeps the doublings of a variable, less those that the model cannot
 // be split into.
 func (e *Estimate) drawSweep(v plots.Variable) (*plots.Figure, error) {
-	curve := plots.Curve{Name: e.Request.GPU}
-	for _, x := range SweepValues(v, &e.Case) {
-		one, err := plots.Sweep(&e.Case, v, []int{x}, curve.Name)
-		if err == nil {
-			curve.Points = append(curve.Points, one.Points...)
-		}
-	}
+	curve, _ := Swept(v, &e.Case, e.Request.GPU, SweepValues(v, &e.Case))
 	return plots.Latency(plots.SweepCaption(v, &e.Case), v, []plots.Curve{curve})
+}
+
+// Swept is the curve over the values of a variable that can be, and why the others cannot.
+func Swept(v plots.Variable, c *analytic.Case, name string, values []int) (curve plots.Curve, refused []error) {
+	curve.Name = name
+	for _, x := range values {
+		one, err := plots.Sweep(c, v, []int{x}, name)
+		if err != nil {
+			refused = append(refused, err)
+		}
+		curve.Points = append(curve.Points, one.Points...)
+	}
+	return curve, refused
 }
 
 // mostContext is the longest context that a sweep goes to by default.
