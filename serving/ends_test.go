@@ -38,7 +38,7 @@ func oddServer(t *testing.T, random *rand.Rand) *Server {
 // TestOddServersEnd runs random loads on random servers: all requests are answered or refused within a bound of steps, or an error says
 // which is not, and every figure is a number.
 func TestOddServersEnd(t *testing.T) {
-	for seed := range uint64(testkit.Cases(75, 400)) {
+	for seed := range uint64(testkit.Cases(40, 400)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		s := oddServer(t, random)
 		lengths := []Lengths{Fixed(1), Fixed(100), {Kind: "uniform", Low: 1, High: 250}, Fixed(700)}

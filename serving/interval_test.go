@@ -47,7 +47,7 @@ func TestIntervalOfOneClient(t *testing.T) {
 // The seed's interval of a percentile of independent values has nine in ten of the true ones, and so has that of values each of which is
 // like the one before.
 func TestLuckCovers(t *testing.T) {
-	for _, like := range []float64{0, 0.8} {
+	for _, like := range []float64{0.8, 0}[:testkit.Cases(1, 2)] {
 		random := rand.New(rand.NewPCG(1, 2))
 		trials := testkit.Cases(200, 400)
 		inside := map[float64]int{}

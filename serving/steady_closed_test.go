@@ -52,9 +52,9 @@ func average(all []float64) (sum float64) {
 // are full. Clients with answers of one length are together for as long as prompts of various lengths leave them so, which no TTFT is the
 // mean of.
 func TestSteadyConcurrencyOfManyServers(t *testing.T) {
-	seeds := []int{110, 137, 104}[:testkit.Cases(2, 3)]
+	seeds := []int{110, 137, 104}[:testkit.Cases(1, 3)]
 	for i := range 100 {
-		if few := []int{5, 26, 40}; slices.Contains(few, i) || testkit.Cases(0, 1) > 0 {
+		if few := []int{5, 26}; slices.Contains(few, i) || testkit.Cases(0, 1) > 0 {
 			seeds = append(seeds, i)
 		}
 	}
