@@ -43,7 +43,7 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case i > 0 && c.missed > hopeful, best != nil && s.q.PerGPU == 1 && c.likely > beyondOf(s.q.score(best)):
+		case i > 0 && c.missed > c.hopeful(), best != nil && s.q.PerGPU == 1 && c.likely > beyondOf(s.q.score(best)):
 			continue
 		}
 		most := s.mostUnits(c, best)
@@ -59,7 +59,7 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 		if i >= tuned && len(s.rows) > 0 {
 			return
 		}
-		if c.missed <= hopeful {
+		if c.missed <= c.hopeful() {
 			s.variants(ctx, c)
 		}
 	}
@@ -68,6 +68,14 @@ func (s *search) loaded(ctx context.Context, behind bool) {
 // hopeful is by how many times the closed form, or a steady state with fewer GPUs than the best row, may miss a target of a deployment
 // that is tried nevertheless, with other settings.
 const hopeful = 1.4
+
+// hopeful is less of a pipeline, whose steady states are simulated: they take ten times as long as others, and few hold that miss by more.
+func (c *candidate) hopeful() float64 {
+	if c.Split.PP > 1 {
+		return 1.1
+	}
+	return hopeful
+}
 
 // tunable is by how many times a deployment may miss a target that is tried with other settings: steps of fewer tokens halve a 99th
 // percentile of TPOT.
@@ -128,7 +136,7 @@ func (s *search) mostUnits(c *candidate, best *Row) int {
 // keep adds the row of a deployment with the fewest units with which it qualifies, if there are any; by latency with the most.
 func (s *search) keep(ctx context.Context, c *candidate, v variant, most int) {
 	first := min(max(c.units, 1), most)
-	if s.q.By == Latency {
+	if s.q.By == Latency || v != (variant{}) { // Of other settings most save nothing.
 		first = most
 	}
 	units := fewest(first, most, func(units int) bool { return s.qualifies(ctx, c, v, units).meets }, s.q.By == Latency)
@@ -203,7 +211,7 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 	plain := s.qualifies(ctx, c, variant{}, most)
 	answers := plain.Utilization > 0
 	shorter, faster := answers && s.q.misses(plain, TPOT, ITL), !answers || s.q.misses(plain, TTFT)
-	if len(s.q.Drafts) == 0 && (s.q.exceeds(plain) > tunable || !answers && s.short(ctx, c, plain) > hopeful) {
+	if len(s.q.Drafts) == 0 && (s.q.exceeds(plain) > tunable*c.hopeful()/hopeful || !answers && s.short(ctx, c, plain) > hopeful) {
 		return
 	}
 	running := plain.Running / float64(plain.DP)

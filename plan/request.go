@@ -335,7 +335,11 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 			if !experts {
 				continue
 			}
-			for ranks := tp; ranks <= 8*tp && ranks*pp <= most; ranks *= 2 {
+			widest := 8 * tp
+			if pp > 1 {
+				widest = tp // Hardly anyone runs pipelines that share experts.
+			}
+			for ranks := tp; ranks <= widest && ranks*pp <= most; ranks *= 2 {
 				if ranks > 1 {
 					all = append(all, Split{tp, pp, ranks, 0})
 				}

@@ -66,7 +66,7 @@ func (s *search) undercut(ctx context.Context, price unit.Dollars) {
 	}
 	s.below = price
 	for _, c := range s.open {
-		if ctx.Err() == nil && c.missed <= hopeful && c.likely <= beyondOf(float64(price)) && s.saving(c) > 0 {
+		if ctx.Err() == nil && c.missed <= c.hopeful() && c.likely <= beyondOf(float64(price)) && s.saving(c) > 0 {
 			s.keep(ctx, c, variant{}, s.saving(c))
 			s.variants(ctx, c)
 			c.release()

@@ -72,17 +72,17 @@ func TestPipelineThroughput(t *testing.T) {
 	}
 }
 
-// The steady state of a pipeline is near its simulation: it prices whole turns, where a batch has the prompts that came when it was formed.
+// The steady state of a pipeline is that of a shorter simulation.
 func TestSteadyPipeline(t *testing.T) {
 	for _, x := range []struct {
 		model            string
 		stages           int
 		rate, ttft, tpot float64
 	}{
-		{"llama3.1-8b", 2, 10, 0.1, 0.02}, {"llama3.1-8b", 4, 2, 0.1, 0.12},
-		{"llama3.1-8b", 2, 2, 0.06, 0.01}, {"llama3.1-8b", 2, 25, 0.25, 0.12}, {"llama3.1-8b", 2, 35, 0.3, 0.15},
-		{"llama3.1-8b", 4, 10, 0.2, 0.05}, {"llama3.1-8b", 4, 25, 0.5, 0.17},
-		{"qwen3-32b", 2, 3, 0.1, 0.05}, {"qwen3-32b", 4, 6, 0.3, 0.12},
+		{"llama3.1-8b", 2, 10, 0.05, 0.02}, {"llama3.1-8b", 4, 2, 0.05, 0.05},
+		{"llama3.1-8b", 2, 2, 0.05, 0.01}, {"llama3.1-8b", 2, 25, 0.1, 0.05}, {"llama3.1-8b", 2, 35, 0.1, 0.06},
+		{"llama3.1-8b", 4, 10, 0.05, 0.02}, {"llama3.1-8b", 4, 25, 0.1, 0.05},
+		{"qwen3-32b", 2, 3, 0.05, 0.02}, {"qwen3-32b", 4, 6, 0.1, 0.05},
 	}[:testkit.Cases(2, 9)] {
 		s := pipelined(t, x.model, "h100", x.stages, x.stages)
 		st, err := s.SteadyRate(t.Context(), x.rate, Fixed(1024), Fixed(128))
@@ -90,9 +90,9 @@ func TestSteadyPipeline(t *testing.T) {
 		r := simulate(t, s, poisson(x.rate, 1024, 128, 4000), Options{Warmup: 500})
 		casetest.Near(t, x.model+": TTFT", st.TTFT, unit.Seconds(r.TTFT.Mean()), x.ttft)
 		casetest.Near(t, x.model+": TPOT", st.TPOT, unit.Seconds(r.TPOT.Mean()), x.tpot)
-		casetest.Near(t, x.model+": energy", st.Energy, unit.Joules(float64(r.Energy)/float64(r.Completed)), 0.2)
-		if (st.Warning() != nil) != (max(x.ttft, x.tpot) > 0.2) {
-			t.Errorf("%s: %g requests/s of %d stages are up to %g off: warning %v", x.model, x.rate, x.stages, x.ttft, st.Warning())
+		casetest.Near(t, x.model+": energy", st.Energy, unit.Joules(float64(r.Energy)/float64(r.Completed)), 0.05)
+		if w := st.Warning(); w != nil {
+			t.Errorf("%s: %g requests/s of %d stages warn of %v", x.model, x.rate, x.stages, w)
 		}
 	}
 }

@@ -113,13 +113,21 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if f.groups(rate / units) {
 		return t.opened(f, rate/units)
 	}
+	if f.pipelined() { // Answers of many tokens that come rarely take more events than are simulated, and hardly wait.
+		if st, err := t.opened(f, rate/units); err == nil {
+			return st, nil
+		}
+	}
 	st, _ := f.sample(rate/units, f.jobs(rate/units))
 	if f.interrupts(rate/units, st.Running) {
 		return t.opened(f, rate/units)
 	}
-	st.apiLoad, st.pipelined = f.front.load(rate/units, f.gen)/f.peers, f.server.Predictor.Par.MicroBatches > 1
+	st.apiLoad = f.front.load(rate/units, f.gen) / f.peers
 	return st, nil
 }
+
+// pipelined reports whether several batches are on their way through the stages of a replica, which wait for each other.
+func (f *flow) pipelined() bool { return f.server.Predictor.Par.MicroBatches > 1 && !f.handed }
 
 // Capacity is the largest stable rate of a layout.
 func (t *Steadies) Capacity(l Layout) (c Capacity, err error) {
@@ -208,7 +216,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 		return nil, err
 	}
 	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)),
-		Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad, pipelined: rest.pipelined}
+		Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad}
 	if st, err = t.decode.complete(st, rate, l.Replicas+l.Prefillers); err != nil {
 		return nil, err
 	}

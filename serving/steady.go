@@ -17,8 +17,7 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
-	apiLoad   float64 // share of its time that the API server is busy, where requests are not followed through it
-	pipelined bool    // several batches are on their way through the stages of a replica
+	apiLoad float64 // share of its time that the API server is busy, where requests are not followed through it
 }
 
 // Metrics are the figures of a steady state as a list, over which tables, JSON and sweeps iterate. High is the state at the slow end of the
@@ -56,10 +55,6 @@ func (st *Steady) Metrics(high *Steady) []unit.Metric {
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
 const nearFull = 0.85
 
-// filledPipeline is the share of the largest stable rate beyond which batches of a pipeline often wait for each other (go test ./serving
-// -run SteadyPipeline).
-const filledPipeline = 0.4
-
 // Warning says what makes a steady state uncertain; nil if nothing does.
 func (st *Steady) Warning() *unit.Warning {
 	c := &st.Capacity
@@ -67,10 +62,6 @@ func (st *Steady) Warning() *unit.Warning {
 		return new(unit.Warn("frontend_busy", "the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: "+
 			"means may be several times as long as simulated or as short; llmprof simulate {rate} has them",
 			100*min(st.apiLoad, 1)))
-	}
-	if st.pipelined && st.Rate > filledPipeline*c.Rate {
-		return new(unit.Warn("pipeline_waits", "the batches of a pipeline often wait for each other: the mean TTFT is up to half as long again "+
-			"as simulated, TPOT a sixth; llmprof simulate {rate} has them"))
 	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
 		return nil

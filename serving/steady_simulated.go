@@ -9,8 +9,8 @@ import (
 	"llmprof/unit"
 )
 
-// What no sample path has is simulated, for a bounded number of events: closed loops, whose requests come when answers end, and busy API
-// servers.
+// What no sample path has is simulated, for a bounded number of events: closed loops, whose requests come when answers end, busy API
+// servers, and pipelines, whose batches wait for each other.
 
 // mostEvents bounds the events of a simulation.
 const mostEvents = 1 << 19
@@ -119,6 +119,9 @@ const fewSimulated = 2000
 func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	busy := max(f.front.load(rate, f.gen)/f.peers, rate/f.capacity().Rate)
 	n := int(min(fewSimulated*(1+f.spread)/max(1-busy, 0.01), float64(f.jobs(rate))))
+	if f.pipelined() { // A search asks for many.
+		n = min(n, fewSimulated/2)
+	}
 	jobs, sent := f.come(n, rate), -1
 	again := open(func() (Request, bool) {
 		sent++

@@ -6,10 +6,11 @@ import "slices"
 const tailJobs = 16000
 
 // Tails are the distributions of TTFT, TPOT and E2E in the steady state at a rate, of requests that are followed along a sample path, whose
-// parts, one after another, say how much they vary. It is false where the steady state has no path: requests come to the engine in groups.
+// parts, one after another, say how much they vary. It is false where the steady state has no path: requests come to the engine in groups,
+// or the batches of a pipeline wait for each other.
 func (t *Steadies) Tails(rate float64, l Layout, parts int) ([]*Figures, bool) {
 	f, first := t.flow, []*Record(nil)
-	if f.groups(rate / f.units(l.Replicas)) {
+	if f.groups(rate/f.units(l.Replicas)) || f.pipelined() {
 		return nil, false
 	}
 	if l.Prefillers > 0 { // a queue of its own, on which nothing of the next one depends
