@@ -315,8 +315,8 @@ type stepped struct {
 func (r *Row) stepped() stepped { return stepped{r.Split, r.Budget} }
 
 // learn remembers by how many times the simulation of a row has longer figures than were known before it, which those of other rows of the
-// split with steps as long are taken to be longer by: replicas that share experts wait for each other, and the batches of a pipeline do,
-// which no path of one replica has.
+// split with steps as long are taken to be longer by. No path of one replica has that replicas which share experts wait for each other, or
+// that the batches of a pipeline do.
 func (s *search) learn(before, r *Row) {
 	known := s.longer[r.stepped()]
 	for i := range s.q.Targets {

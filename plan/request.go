@@ -337,7 +337,7 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 			}
 			widest := 8 * tp
 			if pp > 1 {
-				widest = tp // Hardly anyone runs pipelines that share experts.
+				widest = tp // Pipelines that share experts would take most of the time of a search.
 			}
 			for ranks := tp; ranks <= widest && ranks*pp <= most; ranks *= 2 {
 				if ranks > 1 {

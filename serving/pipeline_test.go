@@ -97,6 +97,26 @@ func TestSteadyPipeline(t *testing.T) {
 	}
 }
 
+// Long answers that come rarely hardly wait for each other, and take more events than a steady state simulates.
+func TestSteadyPipelineOfLongAnswers(t *testing.T) {
+	s := pipelined(t, "llama3.1-8b", "h100", 4, 4)
+	for _, gen := range []int{5000, 20000}[:testkit.Cases(1, 2)] {
+		rate := 200 / float64(gen)
+		all, err := s.Steadies(t.Context(), Fixed(1024), Fixed(gen))
+		testkit.Must(t, err)
+		left := 1 << 20
+		all.Within(&left)
+		st, err := all.Rate(rate, Layout{Replicas: 1})
+		testkit.Must(t, err)
+		if left != 1<<20 {
+			t.Errorf("an open loop takes %d of the events of closed loops", 1<<20-left)
+		}
+		r := simulate(t, s, poisson(rate, 1024, gen, 250), Options{Warmup: 50})
+		casetest.Near(t, "TTFT", st.TTFT, unit.Seconds(r.TTFT.Mean()), 0.1)
+		casetest.Near(t, "TPOT", st.TPOT, unit.Seconds(r.TPOT.Mean()), 0.06)
+	}
+}
+
 // Replicas that share experts have pipelines side by side.
 func TestPipelinesShareExperts(t *testing.T) {
 	c := casetest.Case(t, "qwen3-30b-a3b", "h100", 1, 1)

@@ -113,7 +113,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if f.groups(rate / units) {
 		return t.opened(f, rate/units)
 	}
-	if f.pipelined() { // Answers of many tokens that come rarely take more events than are simulated, and hardly wait.
+	if f.pipelined() { // Long answers that come rarely take more events than are simulated, and hardly wait, so that the path has them.
 		if st, err := t.opened(f, rate/units); err == nil {
 			return st, nil
 		}

@@ -226,11 +226,23 @@ func (w *path) tally() *tally {
 func (w *path) steady(y *tally, rate float64) *Steady {
 	st := y.steady(rate, unit.Watts(w.power))
 	if !w.handed {
-		w.late = w.api(st.Running, rate) + float64(w.server.Predictor.RequestTime())
+		w.late = w.api(st.Running, rate) - w.sooner(st.Running, rate) + float64(w.server.Predictor.RequestTime())
 	}
 	st.TTFT, st.E2E = st.TTFT+unit.Seconds(w.late), st.E2E+unit.Seconds(w.late)
 	st.Waiting += rate * w.late
 	return st
+}
+
+// sooner is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches, which n sequences share. One
+// that comes while they only decode waits for one of them, and with asynchronous scheduling for one more.
+func (w *path) sooner(n, rate float64) float64 {
+	parts := float64(w.server.Predictor.Par.MicroBatches)
+	turn := float64(w.cost(int(math.Ceil(n)), 0).Time)
+	wait := math.Exp(-rate*turn) * turn / 2
+	if w.server.Scheduler.Async {
+		wait += turn
+	}
+	return (1 - 1/parts) * wait * min(n, 1)
 }
 
 // step forms and runs a step, and those after it that are alike.

@@ -85,7 +85,9 @@ func (t *Steadies) simulated(replicas int, source Source, s span) (*tally, error
 			}
 		}
 	}
-	*t.events -= events
+	if c.kept.clients > 0 {
+		*t.events -= events
+	}
 	last := len(parts) - 1
 	return parts[last].since(&parts[int(s.skip*float64(last+1))]), nil
 }
@@ -132,8 +134,12 @@ func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sums.answers == 0 {
-		return nil, fmt.Errorf("%g requests a second: fewer than %d answers end within %d events; simulate it", rate, n/64, mostEvents)
+	least := n / 64
+	if f.pipelined() {
+		least = n / 2
+	}
+	if sums.answers < float64(max(least, 1)) {
+		return nil, fmt.Errorf("%g requests a second: fewer than %d answers end within %d events; simulate it", rate, least, mostEvents)
 	}
 	return sums.steady(rate, f.idle()), nil
 }

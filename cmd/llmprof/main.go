@@ -64,7 +64,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	err := root.ExecuteContext(ctx)
 	a.rescue(err)
 	switch {
-	case out.failed != nil && (err == nil || !a.started): // of help or the version
+	case out.failed != nil && (err == nil || !a.started): // Help or the version could not be written.
 		a.logf("%v", out.failed)
 		return 1
 	case err == nil:

@@ -228,7 +228,7 @@ func (a *app) known(ctx context.Context, g *sweep.Grid) error {
 func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
 	part, end := a.follow().counted("sweep, points")
 	defer end()
-	options.Progress = func(done, all uint64) { part(int(done-o.from), int(all-o.from)) } // those before were answered in no time
+	options.Progress = func(done, all uint64) { part(int(done-o.from), int(all-o.from)) } // Rows before --from took no time.
 	if options.Out = a.stdout; o.part != "" {
 		return a.streamPart(ctx, o, g, options)
 	}
