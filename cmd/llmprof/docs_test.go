@@ -160,10 +160,9 @@ func commands(doc string) (lines []string) {
 	return lines
 }
 
-// onGPU are the commands that need a GPU, a server, a cluster or a Python: of these, flags and
+// onGPU are the commands that need a GPU, a server or a Python: of these, flags and
 // their values are checked.
-var onGPU = regexp.MustCompile(`^llmprof (measure|run|serve|gpus detect|validate .*--live|validate .*--device|calibrate( |$)|.*--submit ` +
-	`slurm)`)
+var onGPU = regexp.MustCompile(`^llmprof (measure|run|serve|gpus detect|validate .*--live|validate .*--device|calibrate( |$))`)
 
 // TestDocumentCommands runs every command that documents show without its output;
 // TestDocumentOutput runs the others.

@@ -51,9 +51,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	defer stop()
 	out := &standard{to: stdout}
 	a := &app{
-		stdin: stdin, stdout: out, styled: out, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
+		stdin: stdin, stdout: out, styled: out, stderr: stderr, env: env, secrets: redact.Of(args...), args: args,
 	}
-	defer a.read.End()
 	if onTerminal(stdout) {
 		harmless := &printable.Writer{To: out}
 		defer func() { _ = harmless.Flush() }() // what began a character is no result

@@ -39,7 +39,6 @@ type simulation struct {
 	slo           string
 	records       string
 	chart         string
-	machines      submission
 }
 
 // simulate is the command that runs requests over time.
@@ -70,8 +69,7 @@ func (a *app) simulate() *cobra.Command {
 	bind(cmd, "Server", &s.question, settings.Server)
 	bind(cmd, cli.Engine, &s.question, settings.Engine)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
-	s.machines.flags(cmd, "loads")
-	rare(cmd, "arrival", "seed", "records", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "shard",
+	rare(cmd, "arrival", "seed", "records", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color",
 		"fit", "price", "pp")
 	return cmd
 }
@@ -186,7 +184,7 @@ func (s *simulation) objectives() (o serving.SLO, err error) {
 }
 
 func (a *app) runSimulate(ctx context.Context, s *simulation) error {
-	if err := errors.Join(s.check(), s.checkShards()); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	loads, err := s.points()
@@ -229,12 +227,6 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	}
 	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o,
 		results: &view.Simulation{Deployment: d, Server: server, Seed: s.seed, Warnings: notes}}
-	switch {
-	case s.machines.to != "":
-		return r.submit(ctx)
-	case s.machines.shard != "":
-		return r.shard(ctx)
-	}
 	err = r.all(ctx)
 	if len(r.results.Points) == 0 {
 		return err
