@@ -10,6 +10,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/casetest"
 	"llmprof/models"
 	"llmprof/unit"
@@ -116,7 +117,7 @@ func TestMoreWorkShortensNoStep(t *testing.T) {
 func TestBetterHardwareLengthensNothing(t *testing.T) {
 	d := newDraw(t, 2)
 	better := map[string]*hardware.GPU{}
-	for range 600 {
+	for range testkit.Cases(200, 600) {
 		c := d.next()
 		g, name := c.Machine.GPU, c.Machine.Engine.Profile().Name
 		c.Machine = casetest.MachineOf(t, g, name)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/serving"
 )
 
@@ -20,6 +21,7 @@ func crowded(t *testing.T) *Request {
 
 // TestCrowdedPlanEnds sees that such a plan ends: its simulations are bounded by their events. It takes some seconds of an idle machine.
 func TestCrowdedPlanEnds(t *testing.T) {
+	testkit.Long(t, "a plan for thousands of clients; TestLoadedEqualsBruteForce has loads of tens")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := Search(ctx, crowded(t)); err != nil {

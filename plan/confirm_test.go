@@ -40,6 +40,7 @@ func TestTailsOfLongRequests(t *testing.T) {
 
 // Another seed moves a figure by no more than the spread that is told, in nine of ten cases.
 func TestSpreadOfSeeds(t *testing.T) {
+	testkit.Long(t, "simulations by 18 seeds")
 	q := request(t, "llama3.1-8b", "l40s")
 	q.Load, q.MaxGPUs, q.Splits, q.Together = Load{Rate: 3}, 2, []Split{{1, 1, 1, 0}}, true
 	q.Prompt = serving.Lengths{Kind: "lognormal", Mean: 1000, Spread: 1}
@@ -79,6 +80,7 @@ func TestSpreadOfSeeds(t *testing.T) {
 // The percentiles of a sample path are those of simulations, within a tenth where a few prompts are long and within a hundredth where none
 // is.
 func TestTailsOfPaths(t *testing.T) {
+	testkit.Long(t, "simulations of 30,000 requests; TestPlansHold and the scripts of plan have percentiles")
 	for _, x := range []struct {
 		model, gpu string
 		rate       float64

@@ -183,7 +183,7 @@ func TestNodesAsSold(t *testing.T) {
 // A card on which nothing was observed goes behind one that was measured and costs no more than its times may be longer.
 func TestTrust(t *testing.T) {
 	q := alone(request(t, "llama3.1-8b", "h100", "gh200-96gb"))
-	q.Load, q.Trusting = Load{Rate: 1}, false
+	q.Load, q.Trusting, q.MaxGPUs = Load{Rate: 1}, false, 1
 	q.Cards[0].Observed = map[string]int{"bf16": 10}
 	for _, x := range []struct {
 		price unit.DollarsPerHour

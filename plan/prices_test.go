@@ -25,6 +25,9 @@ func TestPriceMistakes(t *testing.T) {
 		"gpu,usd_per_hour\nh100,2.5\nl4,\"0.":                           "line 3",
 		"gpu,usd_per_hour\n" + strings.Repeat("h100,1\n", mostPrices+1): "more than 1048576 prices",
 	} {
+		if len(text) > 1<<20 && testkit.Cases(0, 1) == 0 {
+			continue
+		}
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := readPrices(path, &hardware.Table{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)

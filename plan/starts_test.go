@@ -90,7 +90,7 @@ func settingsOf(t *testing.T, args []string) func(flag string) int {
 func TestRandomPlansStart(t *testing.T) {
 	var words [][]string
 	checked := map[string]int{}
-	randomPlans(t, testkit.Cases(3, 40), func(q *Request, r *Row) {
+	randomPlans(t, testkit.Cases(1, 40), func(q *Request, r *Row) {
 		for _, l := range Launches(r, q, "org/model") {
 			if l.Args == nil {
 				continue

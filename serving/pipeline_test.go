@@ -99,6 +99,7 @@ func TestSteadyPipeline(t *testing.T) {
 
 // Long answers that come rarely hardly wait for each other, and take more events than a steady state simulates.
 func TestSteadyPipelineOfLongAnswers(t *testing.T) {
+	testkit.Long(t, "a steady state of answers of 5,000 tokens; TestSteadyPipeline has shorter ones")
 	s := pipelined(t, "llama3.1-8b", "h100", 4, 4)
 	for _, gen := range []int{5000, 20000}[:testkit.Cases(1, 2)] {
 		rate := 200 / float64(gen)

@@ -78,6 +78,7 @@ func TestSteadyConcurrencyOfManyServers(t *testing.T) {
 
 // Behind a router a client's next request goes to another replica, in the middle of its step.
 func TestSteadyConcurrencyInTurn(t *testing.T) {
+	testkit.Long(t, "simulations beside TestSteadyConcurrencyAgrees, of replicas in turn")
 	for _, seed := range []int{12, 20, 30, 36, 55}[:testkit.Cases(1, 5)] {
 		s, what, prompt, gen, clients := anyClients(t, seed)
 		for _, s.Replicas = range []int{2, 3, 6}[:testkit.Cases(1, 3)] {

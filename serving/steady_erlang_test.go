@@ -10,6 +10,7 @@ import (
 // A router that gives requests to replicas in turn brings them to each more evenly than to one: the steady state of several is that of the
 // simulation.
 func TestSteadyOfReplicasInTurn(t *testing.T) {
+	testkit.Long(t, "simulations beside TestSteadyAgreesWithSimulation, of replicas in turn")
 	varied, answers := Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "uniform", Low: 64, High: 512}
 	all := []struct {
 		model, gpu, scheduler string

@@ -58,6 +58,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 
 // Clients that wait for brief answers are followed too.
 func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
+	testkit.Long(t, "simulations beside TestSteadyConcurrencyAgrees, of brief answers")
 	for _, x := range []struct {
 		model, gpu        string
 		tp                int

@@ -103,6 +103,7 @@ func (x *fullCache) agrees(t *testing.T) {
 // Where few sequences fit, a request that waits begins as soon as the blocks of one that has ended are free, and not with the next one that
 // ends: mean TTFTs at eight tenths of the largest rate were up to 9000 s.
 func TestSteadyOfFewSequences(t *testing.T) {
+	testkit.Long(t, "simulations beside TestSteadyAgreesWithSimulation, of servers with few sequences")
 	for _, x := range []fullCache{{"llama3.1-8b", "h100", "vllm", 6000, Fixed(1500), Fixed(500), 0},
 		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500), 0}}[:testkit.Cases(1, 2)] {
 		s := x.server(t)

@@ -197,6 +197,7 @@ func TestSteadyOfMixtures(t *testing.T) {
 // Prompts that take several steps, alone and among others. Where they take more of the time, E2E is up to 6 % short, for their number
 // varies more than that of groups.
 func TestSteadyOfLongPrompts(t *testing.T) {
+	testkit.Long(t, "simulations beside TestSteadyAgreesWithSimulation, of long prompts")
 	s := server(t, "gpt-oss-20b", "l40s", 4, "vllm")
 	for _, rate := range []float64{0.3, 0.05, 0.6}[:testkit.Cases(1, 3)] {
 		st, err := s.SteadyRate(t.Context(), rate, Fixed(6000), Fixed(128))

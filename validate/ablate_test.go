@@ -70,9 +70,9 @@ func TestIdealIsFaster(t *testing.T) {
 			}
 		})
 		for i := range rows {
-			every := testkit.Cases(192, 1)
+			every := testkit.Cases(768, 1)
 			if k == roofline.None {
-				every = testkit.Cases(8, 1)
+				every = testkit.Cases(32, 1)
 			}
 			if i%every != int(k)%every {
 				continue

@@ -76,7 +76,7 @@ func TestChangesOfOneReleaseRaiseFewAlarms(t *testing.T) {
 	if len(from) < 20 {
 		t.Fatalf("%d processes", len(from))
 	}
-	const times = 1000
+	times := testkit.Cases(250, 1000)
 	for _, n := range []int{2, 3, 5, 8} {
 		random := rand.New(rand.NewPCG(1, uint64(n)))
 		alarms := map[float64]int{}
@@ -90,7 +90,7 @@ func TestChangesOfOneReleaseRaiseFewAlarms(t *testing.T) {
 			}
 		}
 		t.Logf("%d processes a side: %d of %d false alarms, %d of %d where it is slower", n, alarms[1], times, alarms[1.5], times)
-		if float64(alarms[1]) > FalseAlarms*times || n >= 3 && alarms[1.5] < 8*times/10 {
+		if float64(alarms[1]) > FalseAlarms*float64(times) || n >= 3 && alarms[1.5] < 8*times/10 {
 			t.Errorf("%d processes a side: %d of %d false alarms, %d where it is slower by a half", n, alarms[1], times, alarms[1.5])
 		}
 	}

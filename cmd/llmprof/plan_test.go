@@ -113,6 +113,7 @@ func estimateOf(t *testing.T, args []string) (e estimated) {
 
 // A row under a load is the steady state that the estimate it prints has.
 func TestPlanRowsUnderLoad(t *testing.T) {
+	testkit.Long(t, "plans under loads; TestPageRowsOpen and TestLoadedRows open rows too")
 	form := schema(t, "estimate")
 	for _, args := range []string{
 		"llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch",
@@ -176,6 +177,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 
 // Targets of 99th percentiles are held by simulation, and shown.
 func TestPlanTails(t *testing.T) {
+	testkit.Long(t, "a plan at percentiles; TestScript/plan has one")
 	var got struct {
 		Asked struct {
 			TTFT float64  `json:"ttft_p99_s"`

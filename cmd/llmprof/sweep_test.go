@@ -121,7 +121,7 @@ func of(path ...string) func(map[string]any) any {
 
 // TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command says of how many points they are.
 func TestInterruptedSweep(t *testing.T) {
-	prompts := testkit.Cases(80, 4000)
+	prompts := testkit.Cases(30, 4000)
 	forms := map[string]func(file string) (int, error){"csv": linesOf}
 	if prompts == 4000 { // The first row group of Parquet, at which the sweep is interrupted, has 131072 rows.
 		forms["parquet"] = parquetRows

@@ -32,7 +32,7 @@ func TestValidateSchema(t *testing.T) {
 		{[]string{"--by", "source,model,batch"}, 0},
 		{nil, 0},
 		{[]string{"--fail-over", "1"}, 1},
-	}[:testkit.Cases(4, 6)] {
+	}[:testkit.Cases(3, 6)] {
 		got := try(t, append([]string{"validate", "--format", "json"}, c.args...)...)
 		if got.code != c.code {
 			t.Errorf("%v: exit %d, want %d: %s", c.args, got.code, c.code, got.stderr)
@@ -92,7 +92,7 @@ func TestValidateIsEstimate(t *testing.T) {
 			name += " " + *r.Mode
 		}
 		engine, ok := engines[name]
-		if !ok || keys[r.Metric] == "" || r.Load != "static" || r.Weights == "fp32" || tried[name+r.Metric] == 3 {
+		if !ok || keys[r.Metric] == "" || r.Load != "static" || r.Weights == "fp32" || tried[name+r.Metric] == testkit.Cases(1, 3) {
 			continue
 		}
 		if m, err := table.Model(r.Model); err != nil || m.MaxContext > 0 && r.Prompt+r.Gen > m.MaxContext {
@@ -164,6 +164,7 @@ func TestReduceThenValidate(t *testing.T) {
 // TestShippedFiles checks that result files which embedded observations were
 // reduced from are scored as those are, what was fitted on apart.
 func TestShippedFiles(t *testing.T) {
+	testkit.Long(t, "all observations, scored twice; TestScript/validate scores result files")
 	type row struct {
 		Metric, Source string
 		ID             *string

@@ -123,6 +123,7 @@ func TestScore(t *testing.T) {
 // Open loads of vLLM from 20 to 95 % of the capacity are off by no more than what is promised, in the median, and those beyond it in
 // the throughput and the TTFT. No constant is fitted on them.
 func TestScoreByUse(t *testing.T) {
+	testkit.Long(t, "80 runs; the documents of servers, which TestServingSchemas checks, score those of one GPU")
 	runs, err := served.Runs()
 	testkit.Must(t, err)
 	stable := regexp.MustCompile(
