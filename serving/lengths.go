@@ -129,7 +129,7 @@ func parsePercentiles(text string) (l Lengths, err error) {
 		p := points[0]
 		square := p.z*p.z - 2*(p.log-math.Log(mean))
 		if square < 0 {
-			return l, fmt.Errorf("%s: no lognormal distribution has that percentile at that mean: at most %.4g", text, mean*math.Exp(p.z*p.z/2))
+			return l, fmt.Errorf("no lognormal distribution has that percentile at that mean: at most %.4g", mean*math.Exp(p.z*p.z/2))
 		}
 		if s = p.z - math.Sqrt(square); p.z < 0 {
 			s = p.z + math.Sqrt(square)
@@ -143,7 +143,7 @@ func parsePercentiles(text string) (l Lengths, err error) {
 		return l, errLengths
 	}
 	if !(s > 0) || math.IsInf(s, 1) {
-		return l, fmt.Errorf("%s: want lengths that differ, the higher percentile being the longer", text)
+		return l, errors.New("want lengths that differ, the higher percentile being the longer, and one over p50 above the mean")
 	}
 	round := func(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 	l = Lengths{Kind: "lognormal", Mean: round(math.Exp(median + s*s/2)), Spread: round(math.Sqrt(math.Expm1(s * s)))}
