@@ -160,9 +160,10 @@ func commands(doc string) (lines []string) {
 	return lines
 }
 
-// onGPU are the commands that need a GPU, a server or a Python: of these, flags and
+// onGPU are the commands that need a GPU, a server, a cluster or a Python: of these, flags and
 // their values are checked.
-var onGPU = regexp.MustCompile(`^llmprof (measure|run|serve|gpus detect|validate .*--live|validate .*--device|calibrate( |$))`)
+var onGPU = regexp.MustCompile(`^llmprof (measure|run|serve|gpus detect|validate .*--live|validate .*--device|calibrate( |$)|.*--submit ` +
+	`slurm)`)
 
 // TestDocumentCommands runs every command that documents show without its output;
 // TestDocumentOutput runs the others.

@@ -51,8 +51,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	defer stop()
 	out := &standard{to: stdout}
 	a := &app{
-		stdin: stdin, stdout: out, styled: out, stderr: stderr, env: env, secrets: redact.Of(args...), args: args,
+		stdin: stdin, stdout: out, styled: out, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
 	}
+	defer a.read.End()
 	if onTerminal(stdout) {
 		harmless := &printable.Writer{To: out}
 		defer func() { _ = harmless.Flush() }() // what began a character is no result

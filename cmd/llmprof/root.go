@@ -13,6 +13,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
+	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
 	"llmprof/measure/detect"
@@ -27,6 +28,7 @@ type app struct {
 	started        bool            // the command line was understood
 	secrets        redact.Redactor // secrets of the command line
 	args           []string        // the command line without the program
+	read           *input.Record   // files that were read until now
 	lib            *deployment.Library
 }
 

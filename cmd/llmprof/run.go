@@ -14,6 +14,7 @@ import (
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
+	"llmprof/plan/sweep"
 )
 
 // A measurer prepares for measuring points, and says how to end it.
@@ -24,7 +25,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	o := &output{}
 	var dir string
 	var noRetry, offline bool
-	var shard string
+	machines := &submission{}
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run an experiment file, or what is left of it",
@@ -40,17 +41,20 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("the experiment has mistakes:\n%w", err)
 			}
-			if _, err := shardOf(shard); err != nil {
+			if err := machines.check(); err != nil {
 				return err
+			}
+			store := experiment.Store{Dir: dir}
+			if machines.to != "" {
+				return a.submitExperiment(cmd.Context(), machines, e, o, store)
 			}
 			points, end, err := start(offline)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			return a.runExperiment(cmd.Context(), e, points, o, experiment.Options{
-				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify,
-				Shard: shard,
+			return a.runExperiment(cmd.Context(), e, points, o, machines, experiment.Options{
+				Store: store, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify, Shard: machines.shard,
 			})
 		},
 	}
@@ -59,12 +63,12 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	o.flags(cmd)
 	resultsFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
-	cmd.Flags().StringVar(&shard, "shard", "", "one `I/N` of the runs, as 2/8")
-	cli.Define(cmd, "Run", func(*pflag.FlagSet) {})
+	cli.Define(cmd, "Run", func(*pflag.FlagSet) {}) // all flags so far
+	machines.flags(cmd, "runs")
 	return cmd
 }
 
-func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output,
+func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output, machines *submission,
 	how experiment.Options) error {
 	for _, w := range e.Warnings {
 		a.logf("warning: %s", w)
@@ -73,12 +77,14 @@ func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one e
 	if err != nil {
 		return err
 	}
-	shard, err := shardOf(how.Shard)
-	if err != nil {
-		return err
+	if how.Shard != "" {
+		shard, err := machines.mine(a)
+		if err != nil {
+			return err
+		}
+		from, to := shard.Span(uint64(len(trials)))
+		trials, how.Shard = trials[from:to], fmt.Sprintf("%d/%d", shard.I, shard.N)
 	}
-	from, to := shard.Span(uint64(len(trials)))
-	trials = trials[from:to]
 	for _, line := range experiment.Effects(e.Points, measure.KeyVariable, a.env(measure.KeyVariable) != "") {
 		a.logf("%s: %s", e.Name, line)
 	}
@@ -91,6 +97,36 @@ func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one e
 		return err
 	}
 	return errors.Join(a.listTrials(trials, o, how.Store, lost.Results...), err)
+}
+
+// submitExperiment has the runs of an experiment made elsewhere, those that the store lacks, and
+// lists the results.
+func (a *app) submitExperiment(ctx context.Context, s *submission, e *experiment.Experiment, o *output, store experiment.Store) error {
+	trials, err := e.Trials()
+	if err != nil {
+		return err
+	}
+	f, err := s.folder(a, len(trials), "")
+	if err != nil {
+		return err
+	}
+	missing := func() (all []int) {
+		for i := 1; i <= f.Shards; i++ {
+			from, to := sweep.Shard{I: i, N: f.Shards}.Span(uint64(len(trials)))
+			if len(store.Lacks(trials[from:to])) > 0 {
+				all = append(all, i)
+			}
+		}
+		return all
+	}
+	ready, err := a.elsewhere(ctx, s, f, missing)
+	if err != nil && ctx.Err() == nil { // the results measured so far are shown nevertheless
+		return errors.Join(a.listTrials(trials, o, store), err)
+	}
+	if err != nil || !ready {
+		return err
+	}
+	return a.listTrials(trials, o, store)
 }
 
 // listTrials writes the results and the failures of an experiment, with results that could not be stored.

@@ -39,6 +39,7 @@ type simulation struct {
 	slo           string
 	records       string
 	chart         string
+	machines      submission
 }
 
 // simulate is the command that runs requests over time.
@@ -69,7 +70,8 @@ func (a *app) simulate() *cobra.Command {
 	bind(cmd, "Server", &s.question, settings.Server)
 	bind(cmd, cli.Engine, &s.question, settings.Engine)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
-	rare(cmd, "arrival", "seed", "records", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color",
+	s.machines.flags(cmd, "loads")
+	rare(cmd, "arrival", "seed", "records", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "shard",
 		"fit", "price", "pp")
 	return cmd
 }
@@ -184,7 +186,7 @@ func (s *simulation) objectives() (o serving.SLO, err error) {
 }
 
 func (a *app) runSimulate(ctx context.Context, s *simulation) error {
-	if err := s.check(); err != nil {
+	if err := errors.Join(s.check(), s.checkShards()); err != nil {
 		return err
 	}
 	loads, err := s.points()
@@ -227,6 +229,12 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	}
 	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o,
 		results: &view.Simulation{Deployment: d, Server: server, Seed: s.seed, Warnings: notes}}
+	switch {
+	case s.machines.to != "":
+		return r.submit(ctx)
+	case s.machines.shard != "":
+		return r.shard(ctx)
+	}
 	err = r.all(ctx)
 	if len(r.results.Points) == 0 {
 		return err

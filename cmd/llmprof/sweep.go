@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -14,8 +15,6 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
-	"llmprof/internal/atomicfile"
-	"llmprof/internal/input"
 	"llmprof/plan/sweep"
 )
 
@@ -26,8 +25,9 @@ type gridOrder struct {
 	format string
 	file   string
 	keep   bool
+	from   uint64
 	plot   string
-	shard  string // "I/N"; "" for all rows
+	submission
 }
 
 // sweepCommand is the command that answers a grid of estimates.
@@ -63,10 +63,11 @@ func (a *app) sweepCommand() *cobra.Command {
 	settings.Choice(f, &o.format, "format", "", "`form`: %s (default: what FILE ends in, else csv)", sweep.Formats()...)
 	f.StringVarP(&o.file, "output", "o", "", "write the rows to `FILE`, not to standard output")
 	f.BoolVar(&o.keep, "keep", false, "keep impossible points, with the reason")
+	f.Uint64Var(&o.from, "from", 0, "go on from `point` N: append to the rows of FILE, or begin another\nFILE of Parquet")
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
-	f.StringVar(&o.shard, "shard", "", "one `I/N` of the rows, as 2/8; all of them put together are the whole")
-	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {})
-	rare(cmd, "fit", "images", "price")
+	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {}) // all flags so far
+	o.submission.flags(cmd, "rows")
+	rare(cmd, "fit", "images", "price", "from")
 	return cmd
 }
 
@@ -91,8 +92,8 @@ func (o *gridOrder) form() (sweep.Format, error) {
 			return "", usage("-o %.60q: want a name that ends in .csv, .json, .jsonl or .parquet, or a --format", o.file)
 		}
 	}
-	if form == string(sweep.JSON) && o.shard != "" {
-		return "", usage("--format json: one list is not put together from parts; take jsonl with --shard")
+	if form == string(sweep.JSON) && (o.from > 0 || o.to != "" || o.shard != "") {
+		return "", usage("--format json: one list is not put together from parts; take jsonl with --from, --shard and --submit")
 	}
 	if form == string(sweep.Parquet) && o.file == "" {
 		return "", usage("--format parquet: give -o FILE, since a Parquet file is no text")
@@ -100,23 +101,43 @@ func (o *gridOrder) form() (sweep.Format, error) {
 	return sweep.Format(form), nil
 }
 
+func (o *gridOrder) check() error {
+	switch {
+	case o.plot != "" && (o.to != "" || o.shard != ""):
+		return usage("--plot draws the whole: leave out --shard and --submit, or draw from the rows")
+	case o.from > 0 && (o.to != "" || o.plot != ""):
+		return usage("--from goes on where a sweep was interrupted: leave out --submit and --plot")
+	case o.from > 0 && (o.file == "" || o.file == "-"):
+		return usage("--from %d appends to a file: give it, as -o grid.csv", o.from)
+	}
+	return o.submission.check()
+}
+
 func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
-	options := sweep.Options{Keep: o.keep}
+	options := sweep.Options{Keep: o.keep, Skip: o.from}
 	if options.Format, err = o.form(); err != nil {
 		return err
 	}
-	if options.Shard, err = shardOf(o.shard); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
-	if o.plot != "" && o.shard != "" {
-		return usage("--plot draws the whole: leave out --shard, or draw from the rows")
+	if options.Shard, err = o.mine(a); err != nil {
+		return err
 	}
 	g, err := settings.NewGrid(func(flag string) (string, bool) { return *o.lists[flag], o.flags.Changed(flag) })
 	if err != nil {
 		return err
 	}
+	if points, _, err := g.Points(); err == nil && o.from > 0 {
+		if begin, end := options.Shard.Span(points); o.from >= end-begin {
+			return usage("--from %d: there are %d points", o.from, end-begin)
+		}
+	}
 	if err := a.known(ctx, g); err != nil {
 		return err
+	}
+	if o.to != "" {
+		return a.submitSweep(ctx, o, g, options.Format)
 	}
 	var picture *gridPicture
 	if o.plot != "" {
@@ -130,9 +151,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	summary, err := a.stream(ctx, o, g, options)
 	a.saySummary(&summary, o.keep)
 	if err != nil {
-		if summary.Points > 0 {
-			a.logf("%d of %d points were answered", summary.Done, summary.Points)
-		}
+		a.sayRest(o, options.Format, &summary)
 		return err
 	}
 	if picture != nil {
@@ -143,10 +162,42 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 
 // possible refuses a whole grid of which no point is possible.
 func possible(o *gridOrder, s *sweep.Summary) error {
-	if s.Written == 0 && o.shard == "" {
+	if s.Written == 0 && o.shard == "" && o.from == 0 {
 		return errors.New("no point of the grid is possible")
 	}
 	return nil
+}
+
+// submitSweep has the shards answered elsewhere, and puts them together.
+func (a *app) submitSweep(ctx context.Context, o *gridOrder, g *sweep.Grid, form sweep.Format) error {
+	points, _, err := g.Points()
+	if err != nil {
+		return wrong(err)
+	}
+	f, err := o.folder(a, int(points), string(form))
+	if err != nil {
+		return err
+	}
+	if ready, err := a.elsewhere(ctx, &o.submission, f, nil); err != nil || !ready {
+		return err
+	}
+	var all sweep.Summary
+	for i := 1; i <= f.Shards; i++ {
+		var one sweep.Summary
+		if err := f.Note(i, &one); err != nil {
+			return err
+		}
+		all.Add(&one)
+	}
+	join := func(out io.Writer) error { return f.Join(out, "rows") }
+	if form == sweep.Parquet {
+		join = f.JoinParquet
+	}
+	if err := a.whole(o.file, join); err != nil {
+		return err
+	}
+	a.saySummary(&all, o.keep)
+	return possible(o, &all)
 }
 
 // known looks every name of the grid up before the first row is written.
@@ -177,45 +228,57 @@ func (a *app) known(ctx context.Context, g *sweep.Grid) error {
 func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
 	part, end := a.follow().counted("sweep, points")
 	defer end()
-	options.Progress = func(done, all uint64) { part(int(done), int(all)) }
-	if options.Out = a.stdout; o.file == "" || o.file == "-" {
+	options.Progress = func(done, all uint64) { part(int(done-o.from), int(all-o.from)) } // Rows before --from took no time.
+	if options.Out = a.stdout; o.part != "" {
+		return a.streamPart(ctx, o, g, options)
+	}
+	if o.file == "" || o.file == "-" {
 		return sweep.Run(ctx, g, options)
 	}
-	file, err := atomicfile.Replace(o.file, 0o666)
+	key, err := o.key(a, "", string(options.Format))
 	if err != nil {
-		return summary, fmt.Errorf("writing %s: %w", o.file, input.Cause(err))
+		return summary, err
 	}
-	options.Out = file
+	file, err := o.open(key.Name(), options.Format)
+	if err != nil {
+		return summary, err
+	}
+	options.Out = file.File
 	summary, err = sweep.Run(ctx, g, options)
-	if kept := o.finish(file, &summary, options.Format, err); kept != nil {
-		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, input.Cause(kept)))
-	}
-	return summary, err
+	return summary, file.finish(&summary, options.Format, err)
 }
 
-// finish keeps the rows that are whole, and the file that was there before where no row came. A shard without rows has a file all the same.
-func (o *gridOrder) finish(file *atomicfile.File, s *sweep.Summary, form sweep.Format, failed error) error {
-	info, err := file.Stat()
-	regular := err == nil && info.Mode().IsRegular()
-	if s.Written == 0 && o.shard == "" && regular {
-		return file.Drop()
+// streamPart keeps the rows in the folder of the shards.
+func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
+	part, done, err := o.begin(a, options.Shard, string(options.Format))
+	if err != nil || done {
+		return summary, err
 	}
-	if failed != nil && regular && form != sweep.Parquet {
-		err = file.Truncate(s.Bytes)
+	defer part.Drop()
+	if options.Out, err = part.File("rows"); err != nil {
+		return summary, err
 	}
-	return errors.Join(err, file.Keep())
+	if summary, err = sweep.Run(ctx, g, options); err != nil {
+		return summary, err
+	}
+	return summary, part.Keep(&summary)
 }
 
-// shardOf reads the flag --shard. The zero Shard is the whole.
-func shardOf(text string) (sweep.Shard, error) {
-	if text == "" {
-		return sweep.Shard{}, nil
+// sayRest says how to continue a sweep that stopped.
+func (a *app) sayRest(o *gridOrder, form sweep.Format, s *sweep.Summary) {
+	if s.Points == 0 || o.part != "" {
+		return
 	}
-	shard, err := sweep.ParseShard(text)
-	if err != nil {
-		return shard, usage("--shard: %w", err)
+	if s.Done == 0 || o.file == "" || o.file == "-" || form == sweep.JSON {
+		a.logf("%d of %d points were answered", s.Done, s.Points)
+		return
 	}
-	return shard, nil
+	others := "to append the others"
+	if form == sweep.Parquet {
+		others = "and another name after -o for a file of the others"
+	}
+	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d %s", s.Done, s.Points, o.file, s.Done,
+		others)
 }
 
 // saySummary counts the points by what became of them.

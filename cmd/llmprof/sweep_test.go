@@ -119,7 +119,8 @@ func of(path ...string) func(map[string]any) any {
 	}
 }
 
-// TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command says of how many points they are.
+// TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command
+// says how many they are and how it goes on.
 func TestInterruptedSweep(t *testing.T) {
 	prompts := testkit.Cases(30, 4000)
 	forms := map[string]func(file string) (int, error){"csv": linesOf}
@@ -134,14 +135,17 @@ func TestInterruptedSweep(t *testing.T) {
 		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len",
 			fmt.Sprintf("1..%d", prompts), "-o", file}, nil, &out, &errs, os.Getenv)
 		close(stop)
-		said := regexp.MustCompile(`(\d+) of (\d+) points were answered`).FindStringSubmatch(errs.String())
-		if code != 130 || said == nil || said[2] != strconv.Itoa(512*prompts) {
+		said := regexp.MustCompile(`(\d+) of (\d+) points were answered, and .* with --from (\d+) `).FindStringSubmatch(errs.String())
+		if code != 130 || said == nil || said[1] != said[3] || said[2] != strconv.Itoa(512*prompts) {
 			t.Errorf("%s: exit %d: %s", form, code, errs.String())
 			continue
 		}
 		want, _ := strconv.Atoi(said[1]) // digits
 		if got, err := rows(file); err != nil || got != want || got == 0 {
 			t.Errorf("%s: the file has %d rows, and %d are said to be: %v", form, got, want, err)
+		}
+		if form == "csv" {
+			goesOn(t, file, want, prompts)
 		}
 	}
 }
@@ -155,7 +159,33 @@ func TestSweepSchema(t *testing.T) {
 	}
 }
 
-// A file keeps what it has where no row takes its place.
+// goesOn sees that an interrupted sweep goes on from its last whole row, and from no other.
+func goesOn(t *testing.T, file string, done, prompts int) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	testkit.Must(t, err)
+	_, err = f.WriteString("cut,by a crash")
+	testkit.Must(t, errors.Join(err, f.Close()))
+	for _, x := range []struct {
+		from int
+		want string
+	}{{done + 1, "--from " + strconv.Itoa(done)}, {done, ""}} {
+		var out, errs bytes.Buffer
+		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len",
+			fmt.Sprintf("1..%d", prompts), "-o", file, "--from", strconv.Itoa(x.from)}, nil, &out, &errs, os.Getenv)
+		if (code == 0) != (x.want == "") || !strings.Contains(errs.String(), x.want) {
+			t.Errorf("from %d of %d: exit %d: %s", x.from, done, code, errs.String())
+		}
+	}
+	if got, err := linesOf(file); err != nil || got != 512*prompts {
+		t.Errorf("%d rows: %v", got, err)
+	}
+	if _, err := os.Stat(restName(file)); err == nil {
+		t.Error("a whole file has a note of what is left")
+	}
+}
+
+// A file keeps what it has where no row takes its place, rows of another grid are not appended, and a row that was cut is written anew.
 func TestSweepFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "[grid].csv")
 	sweeps := func(args ...string) (int, string) {
@@ -175,6 +205,19 @@ func TestSweepFile(t *testing.T) {
 	whole := read()
 	if code, said := sweeps("--gpu", "h100", "--batch", "100000000"); code != 1 || read() != whole {
 		t.Errorf("exit %d: %s\nno point is possible, and the file changed", code, said)
+	}
+	lines := strings.SplitAfter(whole, "\n")
+	six := strings.Join(lines[:7], "")
+	testkit.Must(t, os.WriteFile(restName(file), fmt.Appendf(nil, `{"key": "another", "done": 6, "bytes": %d}`, len(six)), 0o644))
+	testkit.Must(t, os.WriteFile(file, []byte(six+lines[7][:20]), 0o644))
+	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, "rows of another grid") ||
+		read() != six+lines[7][:20] {
+		t.Errorf("rows of another grid: exit %d: %s", code, said)
+	}
+	testkit.Must(t, os.Remove(restName(file)))
+	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, "leave out --from") ||
+		read() != six+lines[7][:20] {
+		t.Errorf("rows without a note of what they are: exit %d: %s", code, said)
 	}
 }
 

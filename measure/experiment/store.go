@@ -55,6 +55,16 @@ func unstored(results []*result.Result, err error) error {
 	return err
 }
 
+// Lacks lists the trials that have no results in the store.
+func (s Store) Lacks(trials []Trial) (left []int) {
+	for i := range trials {
+		if done, why := s.finished(&trials[i]); !done || why != nil {
+			left = append(left, i)
+		}
+	}
+	return left
+}
+
 // finished reports whether the store has every process's result of a trial. Of
 // files under its name that are not its results, why says what is wrong.
 func (s Store) finished(t *Trial) (done bool, why error) {

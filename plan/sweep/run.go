@@ -22,7 +22,7 @@ type Format string
 // The formats.
 const (
 	CSV     Format = "csv"
-	JSON    Format = "json" // one list; it is no whole before its end
+	JSON    Format = "json" // one list; it is no whole before its end, so that nothing is appended to it
 	JSONL   Format = "jsonl"
 	Parquet Format = "parquet"
 )
@@ -53,9 +53,10 @@ type Source interface {
 type Options struct {
 	Format   Format
 	Shard    Shard
+	Skip     uint64                  // points of the shard that were answered before; the header was written then
 	Keep     bool                    // impossible points too, with the reason
 	Workers  int                     // 0 for as many as there are processors
-	Progress func(done, all uint64)  // called from one goroutine, in order
+	Progress func(done, all uint64)  // called from one goroutine, in order; done counts skipped points too
 	See      func(rows []Row)        // is shown all rows, in order
 	Source   func() (Source, error)  // makes one for each worker
 	Name     func(key string) string // names settings in reasons; nil for their keys
@@ -123,7 +124,8 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		team.Go(func() { w.run(ctx, jobs) })
 	}
 	from, to := o.Shard.Span(points)
-	all.Points, all.Bytes = to-from, out.bytes
+	all.Points, from = to-from, min(from+o.Skip, to)
+	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
 	team.Go(func() { deal(ctx, from, to, g.blockPoints(), free, jobs, order) })
 	for b := range order {
 		if err = b.wait(ctx); err == nil {
@@ -141,7 +143,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	}
 	cancel()
 	team.Wait()
-	if closed := out.finish(&all); err == nil {
+	if closed := out.finish(&all, o.Skip); err == nil {
 		err = closed
 	}
 	return all, err
@@ -351,11 +353,17 @@ func (r *Row) workload(w *analytic.Workload) {
 
 // A Summary says what became of the points.
 type Summary struct {
-	Points  uint64 // points of the shard
-	Done    uint64 // points done, from the first on: in the output or left out of it
-	Written uint64
-	Left    map[string]*Reason // out, by the kind of reason
-	Bytes   int64              // size of the CSV or JSON Lines of the points done, with the header
+	Points  uint64             `json:"points"` // points of the shard
+	Done    uint64             `json:"done"`   // points done, from the first on: in the output or left out of it
+	Written uint64             `json:"written"`
+	Left    map[string]*Reason `json:"left"` // out, by the kind of reason
+	Bytes   int64              `json:"-"`    // size of the CSV or JSON Lines of the points done, with the header
+}
+
+// Add adds the counts of another shard.
+func (s *Summary) Add(o *Summary) {
+	s.Points, s.Done = s.Points+o.Points, s.Done+o.Done
+	s.add(o)
 }
 
 // Possible is how many points are not impossible.
@@ -379,8 +387,8 @@ func (s *Summary) Reasons() []Reason {
 
 // A Reason is why points are impossible.
 type Reason struct {
-	Points  uint64
-	Example string
+	Points  uint64 `json:"points"`
+	Example string `json:"example"`
 }
 
 // add adds the counts of a block.

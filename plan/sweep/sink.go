@@ -31,7 +31,7 @@ func newSink(o *Options, loaded bool) (*sink, error) {
 		s.parquet = newParquet(o.Out)
 	case JSON, JSONL:
 	case CSV:
-		if o.Shard.I > 1 {
+		if o.Shard.I > 1 || o.Skip > 0 {
 			return s, nil
 		}
 		n, err := io.WriteString(o.Out, strings.Join(Columns(loaded), ",")+"\n")
@@ -94,10 +94,10 @@ func (s *sink) write(b *block) (err error) {
 }
 
 // finish closes the output, and takes out of the summary what it has lost.
-func (s *sink) finish(all *Summary) error {
+func (s *sink) finish(all *Summary, skipped uint64) error {
 	err := s.close()
 	if s.lost {
-		all.Done, all.Written = 0, 0
+		all.Done, all.Written = min(skipped, all.Points), 0
 	}
 	return err
 }

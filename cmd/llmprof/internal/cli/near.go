@@ -41,10 +41,17 @@ func WrongValue(flag, value string, err error) error {
 	return fmt.Errorf("--%s %.40q: %w", flag, value, err)
 }
 
+// MayBeEmpty lets a flag be given an empty text, which takes back an earlier one.
+func MayBeEmpty(cmd *cobra.Command, name string) {
+	_ = cmd.Flags().SetAnnotation(name, mayBeEmpty, nil)
+}
+
+const mayBeEmpty = "llmprof_may_be_empty"
+
 // Empty refuses flags that were given an empty text, as of a variable of the shell that is not set.
 func Empty(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
+		if _, ok := f.Annotations[mayBeEmpty]; !ok && f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
 			err = fmt.Errorf("--%s has an empty value: want one, %s, or leave the flag out", f.Name, wanted(f))
 		}
 	})
