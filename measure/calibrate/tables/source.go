@@ -1,6 +1,10 @@
 package tables
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,19 +58,9 @@ func distribution(file string) (s hardware.Tables, err error) {
 	if err != nil {
 		return s, err
 	}
-	for line := range strings.Lines(string(text)) {
-		key, value, ok := strings.Cut(strings.TrimSpace(line), ":")
-		if !ok {
-			break // the header has ended
-		}
-		switch value = strings.TrimSpace(value); key {
-		case "Name":
-			s.Package = value
-		case "Version":
-			s.Version = value
-		case "License-Expression", "License":
-			s.Licence = value
-		}
+	header, _ := textproto.NewReader(bufio.NewReader(bytes.NewReader(text))).ReadMIMEHeader() // up to what is no header
+	s = hardware.Tables{
+		Package: header.Get("Name"), Version: header.Get("Version"), Licence: cmp.Or(header.Get("License-Expression"), header.Get("License")),
 	}
 	if s.Package == "" || s.Version == "" || s.Licence == "" {
 		return s, unit.Failf("%s names no package, version or licence: give {source} NAME,VERSION,LICENCE", file)

@@ -92,10 +92,9 @@ func (t *table) csv(data []byte) error {
 			return fmt.Errorf("more than %d rows", mostRows)
 		}
 		for i, cell := range record {
-			if len(cell) > mostText {
-				return fmt.Errorf("row %d: %s has %s: want at most %s", t.n, t.names[i], input.Size(int64(len(cell))), input.Size(mostText))
+			if err := t.cell(t.names[i], strings.Clone(cell)); err != nil {
+				return fmt.Errorf("row %d: %w", t.n, err)
 			}
-			t.texts[t.names[i]] = append(t.texts[t.names[i]], strings.Clone(cell))
 		}
 	}
 	t.parseNumbers()
@@ -219,22 +218,12 @@ func (r *record) text(name string) string {
 
 // number is a cell of a column of numbers, above 0.
 func (r *record) number(name string) float64 {
-	cells := r.t.numbers[name]
-	if cells == nil || !(cells[r.i] > 0) || math.IsInf(cells[r.i], 1) {
-		r.fail(name)
-		return 1
-	}
-	return cells[r.i]
+	return r.cell(name, func(v float64) bool { return v > 0 && !math.IsInf(v, 1) })
 }
 
 // difference is a cell of a column of differences of times: 0 where it is below.
 func (r *record) difference(name string) float64 {
-	cells := r.t.numbers[name]
-	if cells == nil || math.IsNaN(cells[r.i]) || math.IsInf(cells[r.i], 0) {
-		r.fail(name)
-		return 0
-	}
-	return max(cells[r.i], 0)
+	return max(r.cell(name, func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }), 0)
 }
 
 // size is a whole number from 1 on.
@@ -242,23 +231,22 @@ func (r *record) size(name string) int { return r.atLeast(name, 1) }
 
 // atLeast is a whole number from least on.
 func (r *record) atLeast(name string, least float64) int {
-	cells := r.t.numbers[name]
-	if cells == nil || !(cells[r.i] >= least && cells[r.i] <= 1e12 && cells[r.i] == math.Trunc(cells[r.i])) {
-		r.fail(name)
-		return 1
-	}
-	return int(cells[r.i])
+	return int(r.cell(name, func(v float64) bool { return v >= least && v <= 1e12 && v == math.Trunc(v) }))
 }
 
-// fail keeps the first mistake.
-func (r *record) fail(name string) {
-	if r.err == nil {
-		value := any("missing")
-		if cells := r.t.numbers[name]; cells != nil {
-			value = cells[r.i]
-		} else if cells := r.t.texts[name]; cells != nil {
-			value = fileerror.Short(cells[r.i])
+// cell is a cell of a column of numbers. Where it is none that is right, it is 1, and the record keeps the first mistake.
+func (r *record) cell(name string, right func(float64) bool) float64 {
+	value := any("missing")
+	if cells := r.t.numbers[name]; cells != nil {
+		if right(cells[r.i]) {
+			return cells[r.i]
 		}
+		value = cells[r.i]
+	} else if cells := r.t.texts[name]; cells != nil {
+		value = fileerror.Short(cells[r.i])
+	}
+	if r.err == nil {
 		r.err = fmt.Errorf("table %s, row %d: %s is %v: want a size or a time above 0", r.t.path, r.i+1, name, value)
 	}
+	return 1
 }
