@@ -1,5 +1,11 @@
 package aggregate
 
+import (
+	"cmp"
+
+	"llmprof/measure/result"
+)
+
 // Extended are LLM Energy Measure's extended metrics, in its names and units: ms,
 // MiB (its "mb") and percent.
 type Extended struct {
@@ -93,13 +99,10 @@ func (b *builder) memory(m *Memory) {
 		for i := range r.Machine.GPUs {
 			vram = append(vram, mebibytes(r.Machine.GPUs[i].MemoryBytes))
 		}
-		if s := r.Sizes; s != nil {
-			model = append(model, add(mebibytes(s.Params), mebibytes(s.Buffers)))
-			peak = append(peak, mebibytes(s.Peak))
-			kv = append(kv, mebibytes(s.KV))
-		} else {
-			model, peak, kv = append(model, nil), append(peak, nil), append(kv, nil)
-		}
+		s := cmp.Or(r.Sizes, &result.Sizes{})
+		model = append(model, add(mebibytes(s.Params), mebibytes(s.Buffers)))
+		peak = append(peak, mebibytes(s.Peak))
+		kv = append(kv, mebibytes(s.KV))
 	}
 	m.TotalVRAM, m.Model, m.Peak, m.KVCache = total(vram), total(model), total(peak), total(kv)
 	if m.Peak != nil && m.Model != nil {

@@ -155,16 +155,20 @@ func engineText(r *result.Result) string {
 }
 
 func pooled(of []*result.Result, pick func(*result.Result) *result.Times) *stats.Summary {
-	var samples []float64
+	if len(of) == 1 && pick(of[0]) != nil {
+		return &pick(of[0]).Summary
+	}
+	return summary(samplesOf(of, pick))
+}
+
+// samplesOf are the samples of one time of all results.
+func samplesOf(of []*result.Result, pick func(*result.Result) *result.Times) (samples []float64) {
 	for _, r := range of {
 		if t := pick(r); t != nil {
 			samples = slices.AppendSeq(samples, t.Values())
 		}
 	}
-	if len(of) == 1 && pick(of[0]) != nil {
-		return &pick(of[0]).Summary
-	}
-	return summary(samples)
+	return samples
 }
 
 // meanOver is the mean of a figure over the results that have it.

@@ -1,10 +1,6 @@
 package aggregate
 
-import (
-	"slices"
-
-	"llmprof/measure/result"
-)
+import "llmprof/measure/result"
 
 func (b *builder) column(of func(*Process) *float64) []*float64 {
 	list := make([]*float64, len(b.out.Processes))
@@ -84,12 +80,7 @@ func (b *builder) unmeasured(noEnergy string) {
 // latency summarizes the samples of all processes.
 func (b *builder) latency() {
 	all := func(key string, of func(*result.Result) *result.Times) []float64 {
-		var samples []float64
-		for _, r := range b.results {
-			if t := of(r); t != nil {
-				samples = slices.AppendSeq(samples, t.Values())
-			}
-		}
+		samples := samplesOf(b.results, of)
 		b.why("latency."+key, len(samples) == 0, b.reason(key, "not measured"))
 		return samples
 	}

@@ -14,14 +14,17 @@ import (
 // most is longer than any file of rows.
 const most = 64 << 20
 
-// readLines is the text of a file of rows.
-func readLines(path string) ([]byte, error) {
+// readLines reads the text of a file of rows, which parse takes apart.
+func readLines[T any](path string, parse func(path string, text []byte) (*T, error)) (*T, error) {
 	text, err := input.Read(path, most)
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w (want a regular file of at most %v)", err, unit.Bytes(most).Binary())
 	}
-	return text, nil
+	return parse(path, text)
 }
+
+// A lineKind is what every line of a file of rows says of itself.
+type lineKind struct{ Schema, Kind string }
 
 // eachLine reads the first line of a file of rows, which is of a kind, into head, and has row take each whole line after it. It
 // returns the length of a last line without its end.
@@ -38,7 +41,7 @@ func eachLine(file string, text []byte, head interface{ check() error }, headKin
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		var of struct{ Schema, Kind string }
+		var of lineKind
 		err := json.Unmarshal(line, &of)
 		strict := json.NewDecoder(bytes.NewReader(line))
 		strict.DisallowUnknownFields()
@@ -91,7 +94,7 @@ func fieldsOf(of any) map[string]any {
 	return fields
 }
 
-// A lineFile is one that rows are added to, each a whole line.
+// A lineFile is one that rows are added to, each a whole line. Nil is none, which keeps nothing.
 type lineFile struct{ *os.File }
 
 // openLines opens a file to add lines to, and cuts off a torn last line, whose bytes read counts. A new file begins with the head.
@@ -128,8 +131,19 @@ func (out *lineFile) begin(head any, read func() (torn int, err error)) error {
 	return err
 }
 
+// Close closes the file, if there is one.
+func (out *lineFile) Close() error {
+	if out == nil {
+		return nil
+	}
+	return out.File.Close()
+}
+
 // write writes a row, or the head: whole, and to the disk, before the next is measured.
 func (out *lineFile) write(v any) error {
+	if out == nil {
+		return nil
+	}
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -144,13 +144,7 @@ type Rows struct {
 
 // ReadRows reads a file of rows. A last line without its end is left out: whoever
 // wrote it was stopped.
-func ReadRows(path string) (*Rows, error) {
-	text, err := readLines(path)
-	if err != nil {
-		return nil, err
-	}
-	return parseRows(path, text)
-}
+func ReadRows(path string) (*Rows, error) { return readLines(path, parseRows) }
 
 // parseRows reads the lines of a file of rows, named file in messages.
 func parseRows(file string, text []byte) (rows *Rows, err error) {

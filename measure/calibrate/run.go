@@ -250,10 +250,8 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 			return fmt.Errorf("%v: %w", p, err)
 		}
 		r.rows.Rows = append(r.rows.Rows, *row)
-		if r.file != nil {
-			if err := r.file.write(row); err != nil {
-				return err
-			}
+		if err := r.file.write(row); err != nil {
+			return err
 		}
 		r.say("[%d/%d] %v: %v%s", i+1, len(plan), p, unit.Seconds(row.Median), r.left(i+1, len(plan)))
 	}

@@ -96,20 +96,16 @@ func (out *ServedRows) add(index int, p *ServedPoint) {
 
 // IsServed reports whether a file has points of a server, not rows of operators.
 func IsServed(path string) bool {
-	text, err := readLines(path)
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	var head struct{ Schema, Kind string }
-	return err == nil && json.Unmarshal(line, &head) == nil && head.Schema == RowSchema && head.Kind == serverKind
+	head, err := readLines(path, func(_ string, text []byte) (*lineKind, error) {
+		line, _, _ := bytes.Cut(text, []byte("\n"))
+		var head lineKind
+		return &head, json.Unmarshal(line, &head)
+	})
+	return err == nil && *head == lineKind{RowSchema, serverKind}
 }
 
 // ReadServed reads a file of points of a server. A last line without its end is left out.
-func ReadServed(path string) (*ServedRows, error) {
-	text, err := readLines(path)
-	if err != nil {
-		return nil, err
-	}
-	return parseServed(path, text)
-}
+func ReadServed(path string) (*ServedRows, error) { return readLines(path, parseServed) }
 
 // parseServed reads the lines of a file of points, named path in messages.
 func parseServed(path string, text []byte) (rows *ServedRows, err error) {
@@ -158,19 +154,11 @@ func OpenServed(path string, s *Server) (out *ServedFile, err error) {
 // Add keeps a point, on the disk before the next is measured.
 func (out *ServedFile) Add(index int, p *ServedPoint) error {
 	out.add(index, p)
-	if out.file == nil {
-		return nil
-	}
 	return out.file.write(servedRow{RowSchema, servedKind, index, *p})
 }
 
 // Close closes the file.
-func (out *ServedFile) Close() error {
-	if out.file == nil {
-		return nil
-	}
-	return out.file.Close()
-}
+func (out *ServedFile) Close() error { return out.file.Close() }
 
 // A ServedPlan bounds the points that are drawn.
 type ServedPlan struct {
