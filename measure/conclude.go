@@ -35,8 +35,8 @@ func (s *session) times() (err error) {
 	for _, t := range []struct {
 		to    **result.Times
 		phase worker.Phase
-		of    func(*pass) (float64, bool) // time by the host
-		by    func(*pass) (float64, bool) // time by the device
+		of    func(*pass) *float64 // time by the host
+		by    func(*pass) *float64 // time by the device
 	}{
 		{&s.res.TTFT, worker.Prefill, (*pass).ttft, (*pass).device},
 		{&s.res.TPOT, worker.Decode, (*pass).tpot, (*pass).deviceStep},
@@ -74,45 +74,29 @@ func (s *session) explain() {
 
 // times summarizes one duration of every measured pass, by the host's clock and
 // by the device's.
-func (r *phaseRun) times(of, by func(*pass) (float64, bool)) (*result.Times, error) {
-	t := &result.Times{Warmups: r.warmups, Steady: r.steady}
-	var device []float64
-	for i := range r.passes {
-		p := &r.passes[i]
-		if x, ok := of(p); ok {
-			t.Samples = append(t.Samples, x)
-		}
-		if x, ok := by(p); ok {
-			device = append(device, x)
-		}
-	}
-	return t, summarize(t, device)
+func (r *phaseRun) times(of, by func(*pass) *float64) (*result.Times, error) {
+	return r.summary(stats.Values(r.passes, of), stats.Values(r.passes, by))
 }
 
 // stepTimes summarizes every decode step by itself.
 func (r *phaseRun) stepTimes() (*result.Times, error) {
-	t := &result.Times{Warmups: r.warmups, Steady: r.steady}
-	var device []float64
+	var steps []worker.Step
 	for i := range r.passes {
-		for _, st := range r.passes[i].decodes() {
-			t.Samples = append(t.Samples, nanoseconds(st.EndNS-st.StartNS))
-			if st.DeviceS != nil {
-				device = append(device, *st.DeviceS)
-			}
-		}
+		steps = append(steps, r.passes[i].decodes()...)
 	}
-	return t, summarize(t, device)
+	return r.summary(
+		stats.Values(steps, func(s *worker.Step) *float64 { return new(nanoseconds(s.EndNS - s.StartNS)) }),
+		stats.Values(steps, func(s *worker.Step) *float64 { return s.DeviceS }))
 }
 
-// summarize fills in what follows from the samples, and the median of the same
-// times by the device's events.
-func summarize(t *result.Times, device []float64) error {
-	sum, err := stats.Summarize(t.Samples)
+// summary is what follows from the samples, and the median of the same times by
+// the device's events.
+func (r *phaseRun) summary(samples, device []float64) (*result.Times, error) {
+	sum, err := stats.Summarize(samples)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.Summary, t.Device = *sum, stats.MedianOf(device)
-	return nil
+	return &result.Times{Summary: *sum, Samples: samples, Warmups: r.warmups, Steady: r.steady, Device: stats.MedianOf(device)}, nil
 }
 
 // outputs are the tokens of the last request that was measured, one list for each sequence.

@@ -103,15 +103,15 @@ func (s *session) overhead() *float64 {
 	var before, during, after []float64
 	for i := max(0, run.warmups-run.last); i < len(run.all); i++ {
 		p := &run.all[i]
-		x, ok := p.tpot()
+		x := p.tpot()
 		switch {
-		case !ok:
+		case x == nil:
 		case i < run.warmups:
-			before = append(before, x)
+			before = append(before, *x)
 		case i >= run.quiet:
-			after = append(after, x)
+			after = append(after, *x)
 		case p.BeginNS >= from && p.EndNS <= to:
-			during = append(during, x)
+			during = append(during, *x)
 		}
 	}
 	if min(len(before), len(during), len(after)) < longPasses {

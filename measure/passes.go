@@ -17,48 +17,61 @@ func (p *pass) decodes() []worker.Step {
 	return p.Steps
 }
 
-// ttft is the time to the first token of a pass that has a prefill.
-func (p *pass) ttft() (float64, bool) {
+// ttft is the time to the first token; nil of a pass without a prefill.
+func (p *pass) ttft() *float64 {
 	if len(p.Steps) == 0 || p.Steps[0].Index != 0 {
-		return 0, false
+		return nil
 	}
-	return nanoseconds(p.Steps[0].EndNS - p.BeginNS), true
+	return new(nanoseconds(p.Steps[0].EndNS - p.BeginNS))
 }
 
 // tpot is the mean time of a further token: from the first token (or the start,
-// where the prompt was in the cache already) to the last, by their number.
-func (p *pass) tpot() (float64, bool) {
+// where the prompt was in the cache already) to the last, by their number. It is nil
+// of a pass without one.
+func (p *pass) tpot() *float64 {
 	d := p.decodes()
 	if len(d) == 0 {
-		return 0, false
+		return nil
 	}
 	from := p.BeginNS
 	if len(d) < len(p.Steps) {
 		from = p.Steps[0].EndNS
 	}
-	return nanoseconds(d[len(d)-1].EndNS-from) / float64(len(d)), true
+	return new(nanoseconds(d[len(d)-1].EndNS-from) / float64(len(d)))
 }
 
-// ttlt is the time to its last token.
-func (p *pass) ttlt() (float64, bool) { return p.seconds(), len(p.Steps) > 0 }
-
-// deviceStep is the mean time of a decode step by the device's own events.
-func (p *pass) deviceStep() (float64, bool) {
-	sum, ok := p.device()
-	return sum / float64(len(p.Steps)), ok
+// ttlt is the time to its last token; nil of a pass without a step.
+func (p *pass) ttlt() *float64 {
+	if len(p.Steps) == 0 {
+		return nil
+	}
+	return new(p.seconds())
 }
 
-// device is the time of all its steps by the device's own events; false if a
-// step has none.
-func (p *pass) device() (float64, bool) {
+// deviceStep is the mean time of a decode step by the device's own events, nil
+// as device is.
+func (p *pass) deviceStep() *float64 {
+	sum := p.device()
+	if sum != nil {
+		*sum /= float64(len(p.Steps))
+	}
+	return sum
+}
+
+// device is the time of all its steps by the device's own events; nil if there
+// is no step, or if one has no such time.
+func (p *pass) device() *float64 {
+	if len(p.Steps) == 0 {
+		return nil
+	}
 	var sum float64
 	for i := range p.Steps {
 		if p.Steps[i].DeviceS == nil {
-			return 0, false
+			return nil
 		}
 		sum += *p.Steps[i].DeviceS
 	}
-	return sum, len(p.Steps) > 0
+	return &sum
 }
 
 // within says how many passes, and how many decode steps of them, lie between

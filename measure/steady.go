@@ -20,44 +20,38 @@ const (
 // A steadiness watches the times of passes until they hold still: two blocks in a
 // row whose medians agree, or three where the passes of a block are spread.
 type steadiness struct {
-	times []float64
-	spent float64
-	block float64 // seconds of a block, at least
-	marks []int   // ends of the blocks
-	begun float64 // spent at the start of the block
+	block  float64     // seconds of a block, at least
+	blocks [][]float64 // times of the passes of each whole block
+	begun  []float64   // times of the passes of the block that is not whole yet
+	spent  float64     // sum of begun
 }
 
 // add takes the time of a pass and says if the times are steady.
 func (s *steadiness) add(seconds float64) bool {
-	s.times = append(s.times, seconds)
-	s.spent += seconds
-	from := 0
-	if len(s.marks) > 0 {
-		from = s.marks[len(s.marks)-1]
-	}
-	n, took := len(s.times)-from, s.spent-s.begun
-	whole := n >= blockPasses && took >= s.block
-	long := n >= longPasses && s.block > 0 && took >= longBlock*s.block
+	s.begun, s.spent = append(s.begun, seconds), s.spent+seconds
+	n := len(s.begun)
+	whole := n >= blockPasses && s.spent >= s.block
+	long := n >= longPasses && s.block > 0 && s.spent >= longBlock*s.block
 	if !whole && !long {
 		return false
 	}
-	s.marks, s.begun = append(s.marks, len(s.times)), s.spent
+	s.blocks, s.begun, s.spent = append(s.blocks, s.begun), nil, 0
 	return s.still()
 }
 
 // still compares the last block with the one before and, where single passes
 // differ much, as on a processor that others use too, with the one before that.
 func (s *steadiness) still() bool {
-	n := len(s.marks)
+	n := len(s.blocks)
 	if n < 2 {
 		return false
 	}
-	last := s.blockAt(n - 1)
+	last := s.blocks[n-1]
 	sum, err := stats.Summarize(last)
-	if err != nil || sum.CV == nil || !agree(last, s.blockAt(n-2), *sum.CV) {
+	if err != nil || sum.CV == nil || !agree(last, s.blocks[n-2], *sum.CV) {
 		return false
 	}
-	return *sum.CV <= steadyCV || n > 2 && agree(last, s.blockAt(n-3), *sum.CV)
+	return *sum.CV <= steadyCV || n > 2 && agree(last, s.blocks[n-3], *sum.CV)
 }
 
 // agree reports whether the medians of two blocks differ by no more than the drift that
@@ -68,18 +62,10 @@ func agree(last, before []float64, cv float64) bool {
 	return math.Abs(stats.Median(last)/stats.Median(before)-1) <= max(steadyDrift, noise)
 }
 
-func (s *steadiness) blockAt(i int) []float64 {
-	from := 0
-	if i > 0 {
-		from = s.marks[i-1]
-	}
-	return s.times[from:s.marks[i]]
-}
-
 // latest is how many passes the last whole block has.
 func (s *steadiness) latest() int {
-	if len(s.marks) == 0 {
+	if len(s.blocks) == 0 {
 		return 0
 	}
-	return len(s.blockAt(len(s.marks) - 1))
+	return len(s.blocks[len(s.blocks)-1])
 }

@@ -171,7 +171,7 @@ func bare200(b *testing.B, at string, o *Options) []float64 {
 	}
 	requests := make([][]byte, o.Requests)
 	for i := range requests {
-		body := o.body(i, newDialect())
+		body := o.body(i, &dialect{})
 		requests[i] = append(fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: "+
 			"%d\r\n\r\n", host, len(body)), body...)
 	}

@@ -31,7 +31,7 @@ func NewCounter(ctx context.Context, o Options) (*Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.dialect.Store(newDialect())
+	r.dialect.Store(&dialect{})
 	const words = "of the people"
 	for _, way := range r.tokenizers() {
 		if n, err := way(ctx, words); err == nil && n > 0 {

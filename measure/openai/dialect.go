@@ -7,59 +7,53 @@ import (
 	"strings"
 )
 
-// A dialect is the part of a request on which servers differ. It begins with
-// all that is wanted; what a server refuses by name is left out from then on.
-type dialect struct {
-	MaxTokens    string // max_tokens, or max_completion_tokens, which OpenAI wants for newer models
-	NoUsage      bool   // the server refuses stream_options.include_usage
-	NoIgnoreEOS  bool
-	NoSampling   bool // the server refuses a temperature, as reasoning models of OpenAI do
-	NoSeed       bool
-	refusedNames []string
-}
+// A dialect is the fields of a request that a server refuses by name. The first request
+// has all that is wanted; what is refused is left out from then on.
+type dialect struct{ refused []string }
 
+// OpenAI wants max_completion_tokens for newer models, in the place of max_tokens.
 const (
 	maxTokensKey           = "max_tokens"
 	maxCompletionTokensKey = "max_completion_tokens"
 )
 
-func newDialect() *dialect { return &dialect{MaxTokens: maxTokensKey} }
+// refusable are the fields that servers refuse, as reasoning models of OpenAI do a
+// temperature, and what the measurement lacks for it.
+var refusable = []struct{ field, consequence string }{
+	{"stream_options", "the requests go without, and their tokens are known only if the server counts them unasked"},
+	{"ignore_eos", "the requests go without, and an answer may end before the tokens asked for"},
+	{"temperature", "the requests go without, and its own sampling is timed"},
+	{"seed", "the requests go without, and the same run again has other answers"},
+	{maxTokensKey, maxCompletionTokensKey + " stands in its place"},
+}
 
 // without gives the dialect to try next, given a server's refusal, or nil where
 // the refusal is not of what can be left out.
 func (d *dialect) without(refusal string, o *Options) *dialect {
-	n := *d
-	n.refusedNames = slices.Clone(d.refusedNames)
-	for _, x := range []struct {
-		name  string
-		asked bool
-		gone  *bool
-	}{{"stream_options", true, &n.NoUsage}, {"ignore_eos", o.IgnoreEOS, &n.NoIgnoreEOS}, {"temperature", true, &n.NoSampling},
-		{"seed", o.Sampling.Seed > 0, &n.NoSeed}} {
-		if x.asked && !*x.gone && strings.Contains(refusal, x.name) {
-			*x.gone, n.refusedNames = true, append(n.refusedNames, x.name)
-			return &n
-		}
+	if refusal == "" {
+		return nil
 	}
-	if strings.Contains(refusal, maxCompletionTokensKey) && d.MaxTokens == maxTokensKey {
-		n.MaxTokens, n.refusedNames = maxCompletionTokensKey, append(n.refusedNames, maxTokensKey)
-		return &n
+	sent := o.request(0, d)
+	for _, x := range refusable {
+		named := x.field
+		if named == maxTokensKey { // a refusal of it says what is wanted
+			named = maxCompletionTokensKey
+		}
+		if _, has := sent[x.field]; has && strings.Contains(refusal, named) {
+			return &dialect{append(slices.Clone(d.refused), x.field)}
+		}
 	}
 	return nil
 }
 
-// notes says what the measurement lacks for it.
-func (d *dialect) notes() []string {
-	consequence := map[string]string{
-		"stream_options": "the requests go without, and their tokens are known only if the server counts them unasked",
-		"ignore_eos":     "the requests go without, and an answer may end before the tokens asked for",
-		"temperature":    "the requests go without, and its own sampling is timed",
-		"seed":           "the requests go without, and the same run again has other answers",
-		maxTokensKey:     maxCompletionTokensKey + " stands in its place",
-	}
-	var notes []string
-	for _, name := range d.refusedNames {
-		notes = append(notes, fmt.Sprintf("the server refuses %s: %s", name, consequence[name]))
+// notes says what the measurement lacks for it, in the order of the refusals.
+func (d *dialect) notes() (notes []string) {
+	for _, field := range d.refused {
+		for _, x := range refusable {
+			if x.field == field {
+				notes = append(notes, fmt.Sprintf("the server refuses %s: %s", field, x.consequence))
+			}
+		}
 	}
 	return notes
 }
@@ -67,10 +61,13 @@ func (d *dialect) notes() []string {
 // mostSeed bounds the seeds of requests: llama.cpp reads 32 bits, and others a signed number.
 const mostSeed = 1<<31 - 1
 
-// body writes the n-th request, the warm-up's counted.
-func (o *Options) body(n int, d *dialect) []byte {
+// request is the n-th request, the warm-up's counted.
+func (o *Options) request(n int, d *dialect) map[string]any {
 	p := o.prompt(n)
-	r := map[string]any{"stream": true, d.MaxTokens: o.asked(p)}
+	r := map[string]any{
+		"stream": true, maxTokensKey: o.asked(p), "temperature": o.Sampling.Temperature,
+		"stream_options": map[string]bool{"include_usage": true},
+	}
 	if o.Model != "" {
 		r["model"] = o.Model
 	}
@@ -82,18 +79,23 @@ func (o *Options) body(n int, d *dialect) []byte {
 	default:
 		r["prompt"] = p.Text
 	}
-	if !d.NoUsage {
-		r["stream_options"] = map[string]bool{"include_usage": true}
-	}
-	if o.IgnoreEOS && !d.NoIgnoreEOS {
+	if o.IgnoreEOS {
 		r["ignore_eos"] = true
 	}
-	if !d.NoSampling {
-		r["temperature"] = o.Sampling.Temperature
-	}
-	if seed := o.Sampling.Seed; seed > 0 && !d.NoSeed {
+	if seed := o.Sampling.Seed; seed > 0 {
 		r["seed"] = (seed + uint64(n)) & mostSeed
 	}
-	body, _ := json.Marshal(r) // strings and numbers always have a JSON
+	for _, field := range d.refused {
+		if field == maxTokensKey {
+			r[maxCompletionTokensKey] = r[maxTokensKey]
+		}
+		delete(r, field)
+	}
+	return r
+}
+
+// body is the JSON of a request.
+func (o *Options) body(n int, d *dialect) []byte {
+	body, _ := json.Marshal(o.request(n, d)) // strings and numbers always have a JSON
 	return body
 }

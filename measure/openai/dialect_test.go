@@ -209,8 +209,8 @@ func TestSampling(t *testing.T) {
 		{Sampling{Temperature: 0.7}, dialect{}, []string{"0.7", ""}},
 		{Sampling{Temperature: 0.7, Seed: 5}, dialect{}, []string{"0.7", "7"}},
 		{Sampling{Temperature: 2, Seed: 1 << 40}, dialect{}, []string{"2", "2"}}, // llama.cpp reads 32 bits
-		{Sampling{Temperature: 2, Seed: 5}, dialect{NoSeed: true}, []string{"2", ""}},
-		{Sampling{Temperature: 2, Seed: 5}, dialect{NoSampling: true}, []string{"", "7"}},
+		{Sampling{Temperature: 2, Seed: 5}, dialect{[]string{"seed"}}, []string{"2", ""}},
+		{Sampling{Temperature: 2, Seed: 5}, dialect{[]string{"temperature"}}, []string{"", "7"}},
 	} {
 		o.Sampling = test.sampling
 		var sent struct{ Temperature, Seed json.Number }

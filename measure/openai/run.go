@@ -43,7 +43,7 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	r := &runner{options: o, endpoint: at, clients: o.clients()}
 	defer r.clients.free()
 	defer r.ends.Wait()
-	r.dialect.Store(newDialect())
+	r.dialect.Store(&dialect{})
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c := &collector{options: &r.options, endpoint: at.public, stop: stop}
