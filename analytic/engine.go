@@ -32,7 +32,7 @@ type Profile struct {
 	Operators func(g *hardware.GPU, c *hardware.Calibration)
 	Tabled    bool // Operators are from tables of the engine's kernels, which say what of them was measured
 	Pipelined bool // a server has as many batches in its pipeline as there are stages
-	TextAlone bool // it runs no towers of vision and audio
+	TextAlone bool // it runs no encoders of vision and audio
 	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
 	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.
 	Ahead bool
@@ -112,14 +112,14 @@ func (e *Profile) Set(g *hardware.GPU, c *hardware.Calibration) {
 	}
 }
 
-// Mixes says what an engine makes of llama.cpp's quantizations (GGUF).
-type Mixes uint8
+// GGUFSupport says what an engine makes of llama.cpp's quantizations (GGUF).
+type GGUFSupport uint8
 
 // An engine may run them beside other weights, not at all, or as its only weights in 8 and 4 bits.
 const (
-	MixesToo Mixes = iota
-	NoMixes
-	MixesAlone
+	GGUFToo GGUFSupport = iota
+	NoGGUF
+	OnlyGGUF
 )
 
 // Support is what an engine runs. A nil list is no limit.
@@ -136,7 +136,7 @@ type Support struct {
 	Lacks      map[string][]unit.Format // GPUs of a generation run no weights in these formats
 	Acts       []unit.Format            // products run in these formats
 	KV         []unit.Format
-	Mixes      Mixes
+	GGUF       GGUFSupport
 	OwnCache   bool // a model whose checkpoint names a format of its KV cache runs with that alone
 
 	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone

@@ -22,7 +22,7 @@ type Case struct {
 
 	Popularity *operator.Popularity // how often each expert is chosen; nil if all are chosen equally often
 	Offload    *operator.Offload    // what of the model lies in the memory of the host; nil for nothing
-	Encoders   []operator.Encoder   // towers that run for each request; nil where requests are text
+	Encoders   []operator.Encoder   // encoders that run for each request; nil where requests are text
 	Settings   operator.Settings    // how the server is started
 }
 

@@ -85,7 +85,7 @@ func (p *Predictor) Spreads(w *Workload) (prefill, decode float64) {
 	if err != nil {
 		return 0, 0
 	}
-	return p.machine.basis.spread(&first), p.machine.basis.spread(&rest)
+	return p.machine.evidence.spread(&first), p.machine.evidence.spread(&rest)
 }
 
 // UnmeasuredFormat is how far kernels of a class may be off whose number format was not measured.

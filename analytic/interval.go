@@ -17,8 +17,8 @@ type Span struct {
 	High     unit.Seconds `json:"high" jsonschema:"exclusiveMinimum=0"`
 }
 
-// A basis says what the interval of an estimate rests on.
-type basis struct {
+// A evidence says what the interval of an estimate rests on.
+type evidence struct {
 	fitted      bool               // there is a calibration
 	serves      bool               // the calibration timed the kernels of the engine and its host
 	otherEngine bool               // the calibration timed the kernels of another engine, rather than a library's
@@ -29,7 +29,7 @@ type basis struct {
 // rest makes the intervals of a machine rest on a calibration. What the file leaves at its default moves by the error of the board, which
 // counts once.
 func (m *Machine) rest(f *hardware.CalibrationFile) {
-	e, b := m.Engine.Profile().Engine(), &m.basis
+	e, b := m.Engine.Profile().Engine(), &m.evidence
 	b.fitted, b.serves = true, f.Serves(e) && f.Tables == nil // tables of operators contain nothing of the host
 	b.otherEngine = f.Engine != "" && !f.Serves(e)
 	b.host = b.serves && f.Values[roofline.HostLaunch.String()].Value > 0
@@ -41,7 +41,7 @@ func (m *Machine) rest(f *hardware.CalibrationFile) {
 
 // spread is the relative change of a phase's time where each uncertain constant moves to the slow end of its 90 % interval, all
 // changes added in quadrature, as independent errors are.
-func (b *basis) spread(t *total) (off float64) {
+func (b *evidence) spread(t *total) (off float64) {
 	for _, end := range b.slow {
 		var more unit.Seconds
 		for _, x := range end {
@@ -149,7 +149,7 @@ func (t *timing) evenly(low float64) float64 { return math.Hypot(low, t.share(t.
 func (p *Predictor) hostEnds() (fast, slow float64) {
 	e := p.machine.Engine.Profile()
 	switch x := e.HostError; {
-	case p.machine.basis.host || x == 0:
+	case p.machine.evidence.host || x == 0:
 		return 0, 0
 	case p.Par.TP > 1:
 		return x, (1+x)*(1+e.RanksError) - 1
@@ -158,31 +158,31 @@ func (p *Predictor) hostEnds() (fast, slow float64) {
 	}
 }
 
-// A Pace is how long parts of a server's time are, as shares of what is expected.
-type Pace struct {
+// A TimeScale is how long parts of a server's time are, as shares of what is expected.
+type TimeScale struct {
 	Prompts, Decodes float64 // kernels of steps with prompts, and of others
 	Host             float64
 }
 
-// Paces are those at both ends of a 90 % interval.
-type Paces struct{ Fast, Slow Pace }
+// TimeScales are those at both ends of a 90 % interval.
+type TimeScales struct{ Fast, Slow TimeScale }
 
-// Paces are where the constants of the kernels, and the host, leave a server of requests like those of a workload.
-func (p *Predictor) Paces(w *Workload) (constants, host Paces, err error) {
+// TimeScales are where the constants of the kernels, and the host, leave a server of requests like those of a workload.
+func (p *Predictor) TimeScales(w *Workload) (constants, host TimeScales, err error) {
 	_, prefill, decode, err := p.predict(w, estimate, false)
-	constants = Paces{Pace{1, 1, 1}, Pace{1, 1, 1}}
+	constants = TimeScales{TimeScale{1, 1, 1}, TimeScale{1, 1, 1}}
 	host = constants
-	constants.Fast.Prompts, constants.Slow.Prompts = p.pace(&prefill, p.machine.Cal.PrefillError)
+	constants.Fast.Prompts, constants.Slow.Prompts = p.timeScale(&prefill, p.machine.Cal.PrefillError)
 	if constants.Fast.Decodes, constants.Slow.Decodes = constants.Fast.Prompts, constants.Slow.Prompts; w.GenLen > 1 {
-		constants.Fast.Decodes, constants.Slow.Decodes = p.pace(&decode, p.machine.Cal.DecodeError)
+		constants.Fast.Decodes, constants.Slow.Decodes = p.timeScale(&decode, p.machine.Cal.DecodeError)
 	}
 	fast, slow := p.hostEnds()
 	host.Fast.Host, host.Slow.Host = 1/(1+fast), 1+slow
 	return constants, host, err
 }
 
-// pace is the kernels' time of a phase at both ends of its interval, as a share of what is expected. No phase is faster than its floor.
-func (p *Predictor) pace(t *total, generation float64) (fast, slow float64) {
+// timeScale is the kernels' time of a phase at both ends of its interval, as a share of what is expected. No phase is faster than its floor.
+func (p *Predictor) timeScale(t *total, generation float64) (fast, slow float64) {
 	off := p.within(t, generation)
 	span := p.span(t.least, t.Expected, ends{t.evenly(off.low), off.high})
 	return float64(span.Low / span.Expected), float64(span.High / span.Expected)

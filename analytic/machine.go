@@ -22,7 +22,7 @@ type Machine struct {
 	prices *roofline.Machine
 	cap    energy.Cap
 	energy.Power
-	basis basis
+	evidence evidence
 }
 
 // NewMachine prepares a GPU for estimates.
@@ -72,7 +72,7 @@ func (m *Machine) With(c hardware.Calibration) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	other.basis = m.basis
+	other.evidence = m.evidence
 	return other.Capped(m.cap)
 }
 

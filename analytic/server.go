@@ -60,14 +60,14 @@ func (p *Predictor) cost(groups []operator.Group, epTokens float64) (c StepCost)
 	}
 	alone := t.timing
 	p.limit(&t, 1, !s.Decode())
-	c.Time, c.Energy = t.Expected, p.drawn(&t.timing)
+	c.Time, c.Energy = t.Expected, p.stepEnergy(&t.timing)
 	for i := range t.stage[:t.numStages] {
 		c.Stage = max(c.Stage, t.stage[i].Expected)
 	}
 	if request := p.requestTime(); request.sum() > 0 && !s.Decode() {
 		alone.waitsForHost(request, nil)
 		alone.slow(p.machine)
-		c.Headroom = Headroom{t.throttled - alone.throttled, c.Energy - p.drawn(&alone) + p.idle(request.sum())}
+		c.Headroom = Headroom{t.throttled - alone.throttled, c.Energy - p.stepEnergy(&alone) + p.idleEnergy(request.sum())}
 	}
 	return c
 }
@@ -99,8 +99,8 @@ func (p *Predictor) pipelined(groups []operator.Group, epTokens float64) StepCos
 	apart := float64(rest.Time) / (float64(rest.Time) + one) * (1 - 1/float64(p.Par.MicroBatches))
 	time := rest.Time + (whole.Time - rest.Time).Times(1-apart*max(1-1/prompts, 0))
 	// whole has the prompts in each of its micro-batches.
-	work := func(c *StepCost) unit.Joules { return c.Energy - p.idle(c.Time) }
-	return StepCost{Time: time, Energy: p.idle(time) + work(&rest) + (work(&whole) - work(&rest)).Times(1/parts)}
+	work := func(c *StepCost) unit.Joules { return c.Energy - p.idleEnergy(c.Time) }
+	return StepCost{Time: time, Energy: p.idleEnergy(time) + work(&rest) + (work(&whole) - work(&rest)).Times(1/parts)}
 }
 
 // turn prices a turn of micro-batches through a full pipeline, each of which has a part of the sequences that decode, and all prompts.
@@ -114,7 +114,7 @@ func (p *Predictor) turn(groups []operator.Group, epTokens, parts float64) StepC
 	var t total
 	p.mixed(&t, groups, epTokens)
 	p.limit(&t, parts, false)
-	return StepCost{Time: t.Expected, Energy: p.drawn(&t.timing)}
+	return StepCost{Time: t.Expected, Energy: p.stepEnergy(&t.timing)}
 }
 
 // OneBatch is the predictor of a batch that has the pipeline for itself.
@@ -125,13 +125,13 @@ func (p *Predictor) OneBatch() *Predictor {
 	return &one
 }
 
-// drawn is the energy of all GPUs of a replica for a step.
-func (p *Predictor) drawn(t *timing) unit.Joules {
+// stepEnergy is the energy of all GPUs of a replica for a step.
+func (p *Predictor) stepEnergy(t *timing) unit.Joules {
 	return t.draws(p.machine, p.Par).For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
 }
 
-// idle is the energy of all GPUs of a replica that wait for a time.
-func (p *Predictor) idle(t unit.Seconds) unit.Joules {
+// idleEnergy is the energy of all GPUs of a replica that wait for a time.
+func (p *Predictor) idleEnergy(t unit.Seconds) unit.Joules {
 	return p.machine.Waiting.For(t).Times(float64(p.Par.TP * p.Par.PP))
 }
 

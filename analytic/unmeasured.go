@@ -91,7 +91,7 @@ func (m *Machine) unmeasured(k *Kernel, c *roofline.Cost) ends {
 }
 
 // tables reports whether constants of the engine's kernels follow from tables of their times, and not from a calibration of them.
-func (m *Machine) tables() bool { return m.Engine.Profile().Tabled && !m.basis.serves }
+func (m *Machine) tables() bool { return m.Engine.Profile().Tabled && !m.evidence.serves }
 
 // A caveat is an error of a whole phase, and why there is one.
 type caveat struct {
@@ -99,7 +99,7 @@ type caveat struct {
 	why string
 }
 
-// doubtsOf are the errors of the phases of a case that nothing measured speaks for.
+// caveatsOf are the errors of the phases of a case that nothing measured speaks for.
 func (p *Predictor) caveatsOf() (all []caveat) {
 	m, e := p.machine, p.machine.Engine.Profile()
 	if !m.tables() {
@@ -160,7 +160,7 @@ func (p *Predictor) Unmeasured() (why []string) {
 // of them, and for the whole phase by its caveats. Where no operators of the board were timed either, the half-width is at least the
 // error that its generation of GPUs has.
 func (p *Predictor) within(t *total, generation float64) ends {
-	b, board := &p.machine.basis, p.machine.Cal.Board
+	b, board := &p.machine.evidence, p.machine.Cal.Board
 	if p.Scheme.Act == unit.FP32 {
 		board = 0 // no operator table has products in FP32
 	}

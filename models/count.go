@@ -55,9 +55,9 @@ func (m *Model) Params() int64 {
 	return total
 }
 
-// ParamsWithEncoders counts the parameters with those of towers of vision and audio, and reports whether these are known.
+// ParamsWithEncoders counts the parameters with those of encoders of vision and audio, and reports whether these are known.
 func (m *Model) ParamsWithEncoders() (n int64, known bool) {
-	uncounted := slices.ContainsFunc(m.Notes, func(note string) bool { return strings.HasSuffix(note, uncountedTower) })
+	uncounted := slices.ContainsFunc(m.Notes, func(note string) bool { return strings.HasSuffix(note, uncountedEncoder) })
 	return m.Params() + m.Towers, !uncounted
 }
 

@@ -27,10 +27,10 @@ type fields struct {
 
 	layered map[string]any // what per_layer_config says of the layer that is built
 
-	asked   map[string]bool // fields of the config that were looked up
-	beside  reads
-	lenient bool     // a field that is not understood is left out of account
-	left    []string // notes of the fields that were left out
+	lookedUp map[string]bool // fields of the config that were looked up
+	beside   reads
+	lenient  bool     // a field that is not understood is left out of account
+	left     []string // notes of the fields that were left out
 }
 
 func (f *fields) fail(format string, args ...any) {
@@ -65,9 +65,9 @@ func (f *fields) conclude(format string, args ...any) {
 	}
 }
 
-// doubt keeps an error about what a config states and nobody here understands. A lenient
+// unsupported keeps an error about what a config states and nobody here understands. A lenient
 // reader leaves it out and notes so.
-func (f *fields) doubt(format string, args ...any) {
+func (f *fields) unsupported(format string, args ...any) {
 	if !f.lenient {
 		f.fail(format, args...)
 		return
@@ -78,7 +78,7 @@ func (f *fields) doubt(format string, args ...any) {
 // look finds a value by its common name, and the name that the config gives
 // it. A null is found as nil: it is stated, and nothing is assumed for it.
 func (f *fields) look(name string) (v any, as string, found bool) {
-	f.ask(name)
+	f.markLookedUp(name)
 	if v, found := f.stated[name]; found {
 		return v, f.name(name), true
 	}
@@ -111,8 +111,8 @@ func (f *fields) set(name string, v any) {
 	f.stated[name] = v
 }
 
-// ask remembers that a field was asked for, under all of its names.
-func (f *fields) ask(name string) {
+// markLookedUp remembers that a field was asked for, under all of its names.
+func (f *fields) markLookedUp(name string) {
 	f.dig(name)
 	for _, as := range f.names[name] {
 		f.dig(as)
@@ -122,10 +122,10 @@ func (f *fields) ask(name string) {
 // dig follows a path of keys in the config, and remembers that the field was asked for.
 func (f *fields) dig(path string) (any, bool) {
 	key, _, _ := strings.Cut(path, ".")
-	if f.asked == nil {
-		f.asked = make(map[string]bool)
+	if f.lookedUp == nil {
+		f.lookedUp = make(map[string]bool)
 	}
-	f.asked[key] = true
+	f.lookedUp[key] = true
 	return dig(f.config, path)
 }
 

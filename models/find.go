@@ -26,8 +26,8 @@ func wrapped() []string {
 	}
 }
 
-// towers lists the parts beside a decoder that are left out, and how notes call them.
-func towers() [][2]string {
+// encoderParts lists the parts beside a decoder that are left out, and how notes call them.
+func encoderParts() [][2]string {
 	return [][2]string{
 		{"vision_config", "vision tower"}, {"vision_cfg", "vision tower"}, {"visual", "vision tower"},
 		{"vision_tower_config", "vision tower"}, {"vision_tower", "vision tower"}, {"mm_vision_tower", "vision tower"},
@@ -37,23 +37,23 @@ func towers() [][2]string {
 	}
 }
 
-// towerFields are the fields of towers.
-func towerFields() (fields []string) {
-	for _, t := range towers() {
+// encoderFields are the fields of encoders.
+func encoderFields() (fields []string) {
+	for _, t := range encoderParts() {
 		fields = append(fields, t[0])
 	}
 	return fields
 }
 
-// uncountedTower ends the note on a tower whose parameters are not known.
-const uncountedTower = ") is not counted"
+// uncountedEncoder ends the note on an encoder whose parameters are not known.
+const uncountedEncoder = ") is not counted"
 
 // findDecoder goes down to the text decoder of a multimodal config.
 func findDecoder(object map[string]any) (decoder, error) {
 	d := decoder{config: object}
-	for _, t := range towers() {
+	for _, t := range encoderParts() {
 		if v := object[t[0]]; v != nil && v != false {
-			d.notes = append(d.notes, "the "+t[1]+" ("+t[0]+uncountedTower)
+			d.notes = append(d.notes, "the "+t[1]+" ("+t[0]+uncountedEncoder)
 		}
 	}
 	for _, path := range wrapped() {

@@ -32,8 +32,8 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 	m.Stored.Method, m.Stored.Plain, m.Stored.Vectors = "gguf", unit.BF16, unit.FP32
 	m.Cache = unit.NoFormat
 	if kind, ok := h.Values["general.file_type"].(int64); ok {
-		if mix := mixOfFile(kind); mix != "" {
-			m.Stored.Method = "gguf " + mix
+		if fileType := fileTypeName(kind); fileType != "" {
+			m.Stored.Method = "gguf " + fileType
 		}
 	}
 	return m, nil

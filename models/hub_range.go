@@ -45,7 +45,7 @@ type ranged struct {
 // openRange asks for the beginning of a file.
 func openRange(ctx context.Context, r request) (*ranged, error) {
 	f := &ranged{ctx: ctx, r: r, next: firstRange, size: -1}
-	return f, f.ask()
+	return f, f.fetchNext()
 }
 
 // Read reads what was asked for, and asks for more where that is used up.
@@ -54,7 +54,7 @@ func (f *ranged) Read(p []byte) (int, error) {
 		if f.at >= f.size {
 			return 0, io.EOF
 		}
-		if err := f.ask(); err != nil {
+		if err := f.fetchNext(); err != nil {
 			return 0, err
 		}
 	}
@@ -63,8 +63,8 @@ func (f *ranged) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ask fetches the next range.
-func (f *ranged) ask() error {
+// fetchNext fetches the next range.
+func (f *ranged) fetchNext() error {
 	f.r.span = fmt.Sprintf("bytes=%d-%d", f.at, f.at+f.next-1)
 	resp, _, err := f.r.open(f.ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ func (c *Checkpoint) infer(object map[string]any) (*Model, error) {
 	}
 	m.Rotary = r.rotaries(m)
 	x.note("its family is not known: its shape is concluded from its tensors")
-	if unread := x.unread(r.asked); len(unread) > 0 {
+	if unread := x.unread(r.lookedUp); len(unread) > 0 {
 		x.note("of these fields of its config nothing was concluded: %s", strings.Join(unread, ", "))
 	}
 	m.Notes = append(append(d.notes, x.said...), r.left...)
@@ -70,7 +70,7 @@ func (x *inferred) note(format string, args ...any) {
 // unread lists the fields that neither it nor another reader asked for, and that are not known to do no harm.
 func (x *inferred) unread(others map[string]bool) (fields []string) {
 	for _, field := range slices.Sorted(maps.Keys(x.config)) {
-		if !x.asked[field] && !others[field] && !silent(x.config[field]) && !fieldTable().harmless[field] && len(fields) < 20 {
+		if !x.lookedUp[field] && !others[field] && !isEmpty(x.config[field]) && !fieldTable().harmless[field] && len(fields) < 20 {
 			fields = append(fields, short(field))
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"math"
 )
 
-// A Media is what a tower makes of an image, or of a recording.
+// A Media is what an encoder makes of an image, or of a recording.
 type Media struct {
 	Tokens int     // tokens of the decoder, with those that the processor puts between rows and tiles
-	Rows   float64 // patches or frames that the tower computes on
-	FLOPs  float64 // FLOPs of the tower's matrix products, attention included
-	Layers int     // layers of the tower
+	Rows   float64 // patches or frames that the encoder computes on
+	FLOPs  float64 // FLOPs of the encoder's matrix products, attention included
+	Layers int     // layers of the encoder
 	Width  int     // width of its stream
 }
 
-// A mediaRule says how the processor of a family cuts images or sound up, and what its tower computes. All but Rule are formulas. The grid
+// A mediaRule says how the processor of a family cuts images or sound up, and what its encoder computes. All but Rule are formulas. The grid
 // of Rule gives them columns and rows of the decoder's tokens (gw, gh), or of tiles; cut is 1 where there are several tiles. Those of audio
 // have its length in frames of 10 ms (frames).
 type mediaRule struct {
@@ -41,9 +41,9 @@ func mediaOf(wrapper string, whole map[string]any) map[string]media {
 	all := make(map[string]media)
 	for kind, rule := range fieldTable().Media[wrapper] {
 		field := map[string]string{"image": "vision_config", "audio": "audio_config"}[kind]
-		if tower, ok := whole[field].(map[string]any); ok && len(tower) > 0 {
+		if encoder, ok := whole[field].(map[string]any); ok && len(encoder) > 0 {
 			fields := maps.Clone(whole)
-			maps.Copy(fields, tower)
+			maps.Copy(fields, encoder)
 			all[kind] = media{rule, fields}
 		}
 	}

@@ -62,7 +62,7 @@ func TestImageGrids(t *testing.T) {
 	}
 }
 
-// The FLOPs of a tower are those that torch counts (FlopCounterMode) for the products of the tower that transformers builds, some with one
+// The FLOPs of an encoder are those that torch counts (FlopCounterMode) for the products of the encoder that transformers builds, some with one
 // layer. The token of the class, which no patch makes, goes through the embedding of patches here.
 func TestEncoderFLOPs(t *testing.T) {
 	const gemm = 2
@@ -71,7 +71,7 @@ func TestEncoderFLOPs(t *testing.T) {
 		layers        int
 		width, height int
 		attention     bool    // torch counted attention
-		beside        float64 // FLOPs of the projector, which is no part of the tower there
+		beside        float64 // FLOPs of the projector, which is no part of the encoder there
 		want          float64
 	}{
 		{"llava", 0, 336, 336, true, gemm * 576 * (1024*4096 + 4096*4096), 381918216192},

@@ -36,9 +36,9 @@ type Model struct {
 	Stored     Stored      // the formats that the published checkpoint is stored in
 	Cache      unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
 	Rotary     []Rotary    // tables of rotary positions
-	Towers     int64       // parameters of towers of vision and audio and of their projectors, which the shape leaves out; 0 where not known
+	Towers     int64       // parameters of encoders of vision and audio and of their projectors, which the shape leaves out; 0 where not known
 	Quantized  []string    // repositories of the hub with quantized weights of a built-in model
-	Notes      []string    // parts that the shape leaves out: a vision tower, a draft (MTP) layer
+	Notes      []string    // parts that the shape leaves out: a vision encoder, a draft (MTP) layer
 
 	media map[string]media // how its images and its audio become tokens, by "image" and "audio"
 }
@@ -318,7 +318,7 @@ func (m *Model) QuantizedAs(f unit.Format) string {
 // Priced are the notes that the model is priced as text, and the others.
 func (m *Model) Priced() (asText, others []string) {
 	for _, n := range m.Notes {
-		if strings.HasSuffix(n, countedTower) {
+		if strings.HasSuffix(n, countedEncoder) {
 			asText = append(asText, n)
 		} else {
 			others = append(others, n)

@@ -51,7 +51,7 @@ func (r *reader) quantization() *quantization {
 		r.readLocal(q)
 	default:
 		known := ", which is not understood (known: " + quantMethods + ")"
-		r.doubt("quantization_config.quant_method is %s%s", choose(method == "", "missing", quote(method)),
+		r.unsupported("quantization_config.quant_method is %s%s", choose(method == "", "missing", quote(method)),
 			choose(method == "", "; want one of "+quantMethods, known))
 		return nil
 	}
@@ -87,7 +87,7 @@ func (r *reader) readFP8(q *quantization) {
 	case "fp4": // DeepSeek-V4: a byte for each 32 values, activations in FP8
 		q.routed = mxfp4(unit.FP8)
 	default:
-		r.doubt("expert_dtype is %s, which is not understood", quote(experts))
+		r.unsupported("expert_dtype is %s, which is not understood", quote(experts))
 	}
 	if r.has(quantField + "quantized_layers") {
 		r.readNamed(q)
@@ -160,7 +160,7 @@ func (r *reader) algorithm(name string, group int) *Storage {
 	}
 	s := integerAlgorithm(name, cmp.Or(group, 128))
 	if s == nil {
-		r.doubt("quantization_config.quant_algo is %s, which is not understood", quote(name))
+		r.unsupported("quantization_config.quant_algo is %s, which is not understood", quote(name))
 	}
 	return s
 }
@@ -203,7 +203,7 @@ func (r *reader) bits(packed ...int) int {
 		}
 		n := r.size(quantField + field)
 		if !slices.Contains(packed, n) {
-			r.doubt("quantization_config.%s is %d; want one of %v", field, n, packed)
+			r.unsupported("quantization_config.%s is %d; want one of %v", field, n, packed)
 		}
 		return n
 	}
@@ -244,7 +244,7 @@ func (r *reader) cacheFormat() unit.Format {
 		if format, ok := cacheFormats[name]; ok {
 			return format
 		}
-		r.doubt("%s is %s, which is not understood", as, kindOf(v))
+		r.unsupported("%s is %s, which is not understood", as, kindOf(v))
 	}
 	return unit.NoFormat
 }
@@ -264,6 +264,6 @@ func (r *reader) dtype() unit.Format {
 	case "float8_e4m3fn", "torch.float8_e4m3fn", "float8":
 		return unit.FP8
 	}
-	r.doubt("%s is %s: want float32, float16, bfloat16 or float8_e4m3fn", as, kindOf(v))
+	r.unsupported("%s is %s: want float32, float16, bfloat16 or float8_e4m3fn", as, kindOf(v))
 	return unit.NoFormat
 }

@@ -15,7 +15,7 @@ func (r *reader) readGroups(q *quantization) {
 	v, _, _ := r.look(quantField + "config_groups")
 	groups, ok := v.(map[string]any)
 	if !ok || len(groups) == 0 {
-		r.doubt("quantization_config.config_groups is %s; want the format of each group of modules", kindOf(v))
+		r.unsupported("quantization_config.config_groups is %s; want the format of each group of modules", kindOf(v))
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
@@ -50,7 +50,7 @@ func (r *reader) readGroups(q *quantization) {
 func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	w, ok := group["weights"].(map[string]any)
 	if !ok {
-		r.doubt("quantization_config.config_groups.%s.weights is %s; want the format of the weights", name, kindOf(group["weights"]))
+		r.unsupported("quantization_config.config_groups.%s.weights is %s; want the format of the weights", name, kindOf(group["weights"]))
 		return nil
 	}
 	where := "config_groups." + name + ".weights."
@@ -70,7 +70,7 @@ func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	}
 	s := a.storage()
 	if s == nil {
-		r.doubt("quantization_config.%s is of %d bits of type %s by %s, which is not understood", where[:len(where)-1], a.bits, quote(a.kind),
+		r.unsupported("quantization_config.%s is of %d bits of type %s by %s, which is not understood", where[:len(where)-1], a.bits, quote(a.kind),
 			quote(a.strategy))
 		return nil
 	}
@@ -94,7 +94,7 @@ func (r *reader) activations(name string, v any) unit.Format {
 	}
 	a, ok := v.(map[string]any)
 	if !ok {
-		r.doubt("quantization_config.config_groups.%s.input_activations is %s; want an object", name, kindOf(v))
+		r.unsupported("quantization_config.config_groups.%s.input_activations is %s; want an object", name, kindOf(v))
 		return unit.NoFormat
 	}
 	bits := r.argument(a, "input_activations.", "num_bits", 8)
@@ -111,7 +111,7 @@ func (r *reader) activations(name string, v any) unit.Format {
 	case "int4":
 		return unit.INT4
 	}
-	r.doubt("quantization_config.config_groups.%s.input_activations are of %d bits of type %s, which is not understood", name, bits,
+	r.unsupported("quantization_config.config_groups.%s.input_activations are of %d bits of type %s, which is not understood", name, bits,
 		kindOf(a["type"]))
 	return unit.NoFormat
 }

@@ -44,7 +44,7 @@ func (r *reader) mlxModule(where string, object map[string]any) *Storage {
 	if mode, _ := object["mode"].(string); mode != "" && mode != "affine" {
 		s := mlxModes[mode]
 		if s == nil {
-			r.doubt("%s.mode is %s, which is not understood", where, quote(mode))
+			r.unsupported("%s.mode is %s, which is not understood", where, quote(mode))
 		}
 		return s
 	}
@@ -71,7 +71,7 @@ func (r *reader) readHQQ(q *quantization) {
 	v, _, _ := r.look(name)
 	object, ok := v.(map[string]any)
 	if !ok {
-		r.doubt("%s is %s; want nbits and group_size", name, kindOf(v))
+		r.unsupported("%s is %s; want nbits and group_size", name, kindOf(v))
 		return
 	}
 	bits := r.argument(object, name+".", "nbits", 4)
@@ -117,6 +117,6 @@ func (r *reader) readTorchAO(q *quantization) {
 	case "float8dynamicactivationfloat8weight", "float8staticactivationfloat8weight":
 		q.general = fp8Rows()
 	default:
-		r.doubt("%s is %s, which is not understood", name, quote(kind))
+		r.unsupported("%s is %s, which is not understood", name, quote(kind))
 	}
 }

@@ -15,7 +15,7 @@ const maxPatterns = 256
 // readGPTQ reads what AutoGPTQ, GPTQModel and AutoRound write: one format, and those of modules that differ.
 func (r *reader) readGPTQ(q *quantization) {
 	if kind := r.text(quantField + "data_type"); kind != "" && kind != "int" {
-		r.doubt("quantization_config.data_type is %s, which is not understood (known: int)", quote(kind))
+		r.unsupported("quantization_config.data_type is %s, which is not understood (known: int)", quote(kind))
 	}
 	q.general, q.head = gptq(r.bits(2, 3, 4, 8), r.group()), r.flag(quantField+"lm_head")
 	r.readOnly(q)
@@ -108,7 +108,7 @@ func (r *reader) override(where string, v any) *Storage {
 	case bits < 2 || bits > 8:
 		r.fail("%s.bits is %d; want 2 to 8, or 16", where, bits)
 	case kind != nil && kind != "int":
-		r.doubt("%s.data_type is %s, which is not understood (known: int)", where, kindOf(kind))
+		r.unsupported("%s.data_type is %s, which is not understood (known: int)", where, kindOf(kind))
 	}
 	return gptq(bits, group)
 }
@@ -130,10 +130,10 @@ func (r *reader) limitPatterns(q *quantization, name string) {
 // refuseSparse refuses pruned weights, of which only the values that are left are kept.
 func (r *reader) refuseSparse() {
 	if f := r.text(quantField + "sparsity_config.format"); f != "" && f != "dense" {
-		r.doubt("quantization_config.sparsity_config.format is %s: sparse weights are not understood", quote(f))
+		r.unsupported("quantization_config.sparsity_config.format is %s: sparse weights are not understood", quote(f))
 	}
 	if f := r.text(quantField + "format"); f == "marlin-24" {
-		r.doubt("quantization_config.format is %s: sparse weights are not understood", quote(f))
+		r.unsupported("quantization_config.format is %s: sparse weights are not understood", quote(f))
 	}
 }
 
@@ -144,8 +144,8 @@ func (r *reader) refuseUnreadParts() {
 	for _, field := range slices.Sorted(maps.Keys(object)) {
 		switch v := object[field].(type) {
 		case map[string]any, []any:
-			if !silent(v) && !slices.Contains(quantParts(), field) {
-				r.doubt("quantization_config.%s (%s) is not understood; --lenient leaves it out of account", short(field), kindOf(v))
+			if !isEmpty(v) && !slices.Contains(quantParts(), field) {
+				r.unsupported("quantization_config.%s (%s) is not understood; --lenient leaves it out of account", short(field), kindOf(v))
 			}
 		}
 	}

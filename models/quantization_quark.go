@@ -17,7 +17,7 @@ func (r *reader) readQuark(q *quantization) {
 			fmt.Sprintf("%s[%s]", layers, quote(pattern)), v)})
 	}
 	r.limitPatterns(q, layers)
-	if len(r.texts(quantField+"export.kv_cache_group")) > 0 || !silent(r.value(quantField+"kv_cache_quant_config")) {
+	if len(r.texts(quantField+"export.kv_cache_group")) > 0 || !isEmpty(r.value(quantField+"kv_cache_quant_config")) {
 		q.kv = unit.FP8
 	}
 }
@@ -27,13 +27,13 @@ func (r *reader) quarkModule(where string, v any) *Storage {
 	module, _ := v.(map[string]any)
 	w, ok := module["weight"].(map[string]any)
 	if !ok {
-		r.doubt("%s.weight is %s; want an object", where, kindOf(module["weight"]))
+		r.unsupported("%s.weight is %s; want an object", where, kindOf(module["weight"]))
 		return nil
 	}
 	input, _ := module["input_tensors"].(map[string]any)
 	s := quarkStorage(w, input, r.argument(w, where+".weight.", "group_size", 0))
 	if s == nil {
-		r.doubt("%s.weight is %s by %s, with inputs that are %s: this is not understood", where, kindOf(w["dtype"]), kindOf(w["qscheme"]),
+		r.unsupported("%s.weight is %s by %s, with inputs that are %s: this is not understood", where, kindOf(w["dtype"]), kindOf(w["qscheme"]),
 			kindOf(input["dtype"]))
 	}
 	return s

@@ -121,7 +121,7 @@ func readModel(object map[string]any, lenient bool, beside reads) (*Model, error
 	}
 	m.Notes = append(append(d.notes, m.Notes...), r.left...)
 	if !d.alone {
-		m.readTowers(object)
+		m.readEncoders(object)
 	}
 	return m, nil
 }

@@ -60,17 +60,17 @@ func (r *reader) scaledRows() int {
 	return most
 }
 
-// countedTower ends the note on a tower whose parameters are known.
-const countedTower = ") counts in the memory of servers alone: the model is priced as text, without images and sound"
+// countedEncoder ends the note on an encoder whose parameters are known.
+const countedEncoder = ") counts in the memory of servers alone: the model is priced as text, without images and sound"
 
-// countTowers gives a model the parameters of its towers, and says so in place of the note that they are left out.
-func (m *Model) countTowers(params int64) {
+// countEncoders gives a model the parameters of its encoders, and says so in place of the note that they are left out.
+func (m *Model) countEncoders(params int64) {
 	if m.Towers = params; params == 0 {
 		return
 	}
 	for i, n := range m.Notes {
-		if tower, ok := strings.CutSuffix(n, uncountedTower); ok {
-			m.Notes[i] = tower + countedTower
+		if encoder, ok := strings.CutSuffix(n, uncountedEncoder); ok {
+			m.Notes[i] = encoder + countedEncoder
 		}
 	}
 }

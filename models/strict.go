@@ -20,7 +20,7 @@ func (r *reader) refuseUnread(m *Model) {
 	var unread []string
 	for _, field := range slices.Sorted(maps.Keys(r.config)) {
 		v := r.config[field]
-		if r.asked[field] || silent(v) || known.harmless[field] || slices.Contains(known.Idle[field], r.types[0]) || r.repeats(field) {
+		if r.lookedUp[field] || isEmpty(v) || known.harmless[field] || slices.Contains(known.Idle[field], r.types[0]) || r.repeats(field) {
 			continue
 		}
 		unread = append(unread, short(field)+" ("+kindOf(v)+")")
@@ -32,7 +32,7 @@ func (r *reader) refuseUnread(m *Model) {
 		}
 	}
 	if len(ofExperts) > 0 && !m.HasExperts() && r.err == nil {
-		r.doubt("no layer has experts, though the config has fields of them: %s; check which of its layers are to have some, and the "+
+		r.unsupported("no layer has experts, though the config has fields of them: %s; check which of its layers are to have some, and the "+
 			"model_type; --lenient leaves them out of account", strings.Join(ofExperts, ", "))
 		unread = slices.DeleteFunc(unread, aboutExperts)
 	}
@@ -41,7 +41,7 @@ func (r *reader) refuseUnread(m *Model) {
 		unread = append(unread[:most], fmt.Sprintf("%d more", n))
 	}
 	if len(unread) > 0 {
-		r.doubt("fields that may change shapes or cost are not understood for this model_type: %s; --lenient leaves them out of account",
+		r.unsupported("fields that may change shapes or cost are not understood for this model_type: %s; --lenient leaves them out of account",
 			strings.Join(unread, ", "))
 	}
 }
@@ -64,8 +64,8 @@ func (r *reader) repeats(field string) bool {
 	return known && number && r.config[field] == r.config[other]
 }
 
-// silent reports whether a value says that there is nothing: null, false, zero, an empty text, list or object.
-func silent(v any) bool {
+// isEmpty reports whether a value says that there is nothing: null, false, zero, an empty text, list or object.
+func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
@@ -102,7 +102,7 @@ func (r *reader) knownActivation() {
 			"gegelu", "relu", "relu2", "relu6", "relu_squared", "squared_relu", "sqrelu", "leaky_relu", "xielu", "tanh", "sigmoid", "mish",
 			"laplace", "linear", "softplus", "situ", "swigluoai":
 		default:
-			r.doubt("%s is %s, a function that is not known", field, quote(text))
+			r.unsupported("%s is %s, a function that is not known", field, quote(text))
 		}
 	}
 }
@@ -132,14 +132,14 @@ type fieldKnowledge struct {
 	Unread map[string]string
 	// Classes are what the configuration classes of transformers assume of the fields that are read here.
 	Classes map[string]json.RawMessage
-	// Towers and Projectors are formulas of the parameters of towers, by their own model types, and of what projects them to
+	// Encoders and Projectors are formulas of the parameters of encoders, by their own model types, and of what projects them to
 	// the decoder, by the model types of the whole.
 	Towers, Projectors map[string]string
 	// Media are the rules by which processors make tokens of images ("image") and of recordings ("audio"), by the model types of
 	// the whole.
 	Media map[string]map[string]mediaRule
 
-	harmless map[string]bool // with towers, which notes name, and wrappers
+	harmless map[string]bool // with encoders, which notes name, and wrappers
 }
 
 //go:embed fields.json
@@ -150,7 +150,7 @@ var fieldTable = sync.OnceValue(func() *fieldKnowledge {
 	if err := json.Unmarshal(fieldsJSON, t); err != nil {
 		panic(err) // a file of this package
 	}
-	for _, field := range slices.Concat(t.Harmless, towerFields(), wrapped()) {
+	for _, field := range slices.Concat(t.Harmless, encoderFields(), wrapped()) {
 		t.harmless[field] = true
 	}
 	return t

@@ -170,7 +170,7 @@ func (e *entry) build() (*Model, error) {
 	}
 	m.Source, m.Quantized = e.Source, e.Quantized
 	if m.Towers == 0 {
-		m.countTowers(e.Towers)
+		m.countEncoders(e.Towers)
 	}
 	if e.Towers != m.Towers && e.Towers > 0 {
 		return nil, fmt.Errorf("model %s of the table: its towers have %d parameters, published are %d", e.Name, m.Towers, e.Towers)

@@ -124,7 +124,7 @@ type tensorPart uint8
 
 const (
 	decoderTensor tensorPart = iota
-	towerTensor              // of vision or audio, or of what projects them
+	encoderTensor            // of vision or audio, or of what projects them
 	draftTensor
 	bufferTensor // positions and masks that engines make themselves
 )
@@ -139,15 +139,15 @@ type spot struct {
 // layerNumber finds the number of the layer in the name of a tensor.
 var layerNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.`) })
 
-// towerWords are in the names of tensors of towers and projectors, and in those of no decoder.
-var towerWords = []string{"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "talker", "code2wav", "patch_merge",
+// encoderWords are in the names of tensors of encoders and projectors, and in those of no decoder.
+var encoderWords = []string{"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "talker", "code2wav", "patch_merge",
 	"image_embed", "img_processor", "speech_encoder", "vit.", "connector.", "resampler", "aligner", "mlp1."}
 
 // whereIs says where a tensor stands in the model.
 func (m *Model) whereIs(name string) spot {
-	for _, word := range towerWords {
+	for _, word := range encoderWords {
 		if strings.Contains(name, word) {
-			return spot{part: towerTensor, layer: -1}
+			return spot{part: encoderTensor, layer: -1}
 		}
 	}
 	switch {
@@ -178,12 +178,12 @@ func (m *Model) weigh(all Tensors, lenient bool) error {
 		case decoderTensor:
 			held[s] += bytes
 			total += bytes
-		case towerTensor:
+		case encoderTensor:
 			towers += e.Elements()
 		}
 	}
 	if towers > 0 {
-		m.countTowers(towers)
+		m.countEncoders(towers)
 	}
 	if total == 0 {
 		return nil

@@ -37,7 +37,7 @@ func TestBuiltInModelsNameTheirTowers(t *testing.T) {
 	}
 }
 
-// towers are the notes on towers that a shape leaves out.
+// encoders are the notes on encoders that a shape leaves out.
 func towers(m *models.Model) (notes []string) {
 	for _, n := range m.Notes {
 		if strings.Contains(n, "tower") {

@@ -30,8 +30,8 @@ func readBuilt(t testing.TB) (all []built) {
 	return all
 }
 
-// Every causal decoder that transformers builds at its defaults has its parameters, towers included, or is refused with the
-// reason; so do the models of images and text of which the towers are known.
+// Every causal decoder that transformers builds at its defaults has its parameters, encoders included, or is refused with the
+// reason; so do the models of images and text of which the encoders are known.
 func TestTransformers(t *testing.T) {
 	var list strings.Builder
 	exact, decoders := 0, 0

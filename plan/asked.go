@@ -99,7 +99,7 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 	if err := o.numbers(); err != nil {
 		return nil, err
 	}
-	if err := o.together(); err != nil {
+	if err := o.checkNeeds(); err != nil {
 		return nil, err
 	}
 	if o.Acceptance != nil {
@@ -243,8 +243,8 @@ func (o *Asked) numbers() error {
 	return nil
 }
 
-// together refuses what changes nothing without something else.
-func (o *Asked) together() error {
+// checkNeeds refuses what changes nothing without something else.
+func (o *Asked) checkNeeds() error {
 	rate := o.Rate != nil || o.Throughput != nil
 	load := rate || o.Concurrency != nil
 	home, want := slices.ContainsFunc(o.tried(), leavesWeights), "{engines} "+engine.AtHome().Profile().Name

@@ -24,15 +24,15 @@ type candidate struct {
 	likely   float64           // what the row ranks by, by the closed form
 	missed   float64           // the closed form over the target that is missed most; at most 1 where none is
 	atLoad   float64           // the same with those units under the load; without targets the time of a request
-	tried    map[trial]*Row
+	tried    map[setting]*Row
 	prompts  float64 // share of the time that prompts take by the closed form
 	best     *Row    // the best row of batches that start together; nil where none qualifies
 
 	servers map[variant]*serving.Steadies // whatever prefills
 }
 
-// A trial is settings of a deployment with a number of units.
-type trial struct {
+// A setting is a variant of a deployment with a number of units.
+type setting struct {
 	variant
 	units int
 }

@@ -61,15 +61,15 @@ const (
 	quick    = 1200
 	thorough = 4000
 
-	fewestDrawn = 100 * seeds
+	fewestRequests = 100 * seeds
 	// steps is how many steps are simulated for a thorough figure: where few requests run at once each takes many, and hardly waits.
 	steps = 200_000
 )
 
-// drawn is how many requests are simulated of a row where so many are wanted at most.
-func (q *Request) drawn(r *Row, most int) int {
+// requests is how many requests are simulated of a row where so many are wanted at most.
+func (q *Request) requests(r *Row, most int) int {
 	each := q.Gen.MeanLength() / max(r.Running/float64(r.DP), 1)
-	return max(min(most, int(steps/each*float64(most)/thorough)), fewestDrawn)
+	return max(min(most, int(steps/each*float64(most)/thorough)), fewestRequests)
 }
 
 // seeds are simulations of their own, which say how far a seed moves a figure.
@@ -80,7 +80,7 @@ const student = 2.015
 
 // simulate runs requests of the load on a row by several seeds, up to so many.
 func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
-	all, err := r.search.steadies(ctx, r.from, r.trial.variant)
+	all, err := r.search.steadies(ctx, r.from, r.setting.variant)
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func (r *Row) simulate(ctx context.Context, q *Request, most int) error {
 	if q.clients() > 0 && q.fixed() && r.Drafts == 0 { // Nothing is drawn.
 		n = 1
 	}
-	requests := q.drawn(r, most)
+	requests := q.requests(r, most)
 	results, errs := make([]*serving.Figures, n), make([]error, n)
-	concurrent.Each(n, func(i int) { results[i], errs[i] = r.drawn(q, all, requests/seeds, uint64(i)+1) })
+	concurrent.Each(n, func(i int) { results[i], errs[i] = r.simulateSeed(q, all, requests/seeds, uint64(i)+1) })
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -106,13 +106,13 @@ func (r *Row) alike(q *Request) int {
 	if r.Prefill > 0 || q.clients() > 0 {
 		return 1
 	}
-	return r.trial.units
+	return r.setting.units
 }
 
-// drawn runs the requests of one seed. Their lengths are stratified: where few prompts are long, a 99th percentile depends three times
+// simulateSeed runs the requests of one seed. Their lengths are stratified: where few prompts are long, a 99th percentile depends three times
 // less on the seed then. A router brings each of R units every R-th request of a Poisson process, between which the times have a gamma
 // distribution of the shape R.
-func (r *Row) drawn(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
+func (r *Row) simulateSeed(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
 	alike, layout := r.alike(q), r.layout()
 	layout.Replicas /= alike
 	var crowd serving.Crowd
@@ -193,7 +193,7 @@ const leaders = 3
 
 // confirmed simulates the rows that are shown, the best for longest, as it is the one that is taken. Cards of which simulations refuse a
 // row are searched again.
-func (h *hunt) confirmed(ctx context.Context) (*Result, error) {
+func (h *cardSearch) confirmed(ctx context.Context) (*Result, error) {
 	if !h.q.Load.Given() {
 		return h.gather(), nil
 	}
@@ -245,7 +245,7 @@ func (s *search) again(ctx context.Context) {
 const mostAgain = 8
 
 // told is the result, with what the rows that are shown do under other loads, and how much slower the best one may be.
-func (h *hunt) told(ctx context.Context) *Result {
+func (h *cardSearch) told(ctx context.Context) *Result {
 	r := h.gather()
 	shown := min(len(r.Rows), max(h.q.Top, 1))
 	var rows []*Row
@@ -264,7 +264,7 @@ func (h *hunt) told(ctx context.Context) *Result {
 }
 
 // apart does something with rows on all processors, with those of one card one after the other: they share its steady states.
-func (h *hunt) apart(rows []*Row, do func(*Row)) {
+func (h *cardSearch) apart(rows []*Row, do func(*Row)) {
 	concurrent.Each(len(h.cards), func(i int) {
 		for _, r := range rows {
 			if r.search == h.cards[i] {
@@ -279,7 +279,7 @@ func (r *Row) own() *Row {
 	if r.search == nil {
 		return nil
 	}
-	return r.from.tried[r.trial]
+	return r.from.tried[r.setting]
 }
 
 // confirm simulates a row, and refuses it where it misses its targets.

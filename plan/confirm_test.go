@@ -47,14 +47,14 @@ func TestSpreadOfSeeds(t *testing.T) {
 	found, err := Search(t.Context(), q)
 	testkit.Must(t, err)
 	r := &found.Rows[0]
-	steadies, err := r.search.steadies(t.Context(), r.from, r.trial.variant)
+	steadies, err := r.search.steadies(t.Context(), r.from, r.setting.variant)
 	testkit.Must(t, err)
 	within, all := 0, 0
 	var before *Simulated
 	for seed := range uint64(testkit.Cases(6, 40)) {
 		results := make([]*serving.Figures, seeds)
 		for i := range results {
-			results[i], err = r.drawn(q, steadies, thorough/seeds, 1000+100*seed+uint64(i))
+			results[i], err = r.simulateSeed(q, steadies, thorough/seeds, 1000+100*seed+uint64(i))
 			testkit.Must(t, err)
 		}
 		other := summary(results, r.slower)
@@ -99,7 +99,7 @@ func TestTailsOfPaths(t *testing.T) {
 		r := found.Rows[0]
 		testkit.Must(t, r.simulate(t.Context(), q, testkit.Cases(6, 24)*thorough))
 		path := r
-		testkit.Must(t, r.search.tails(t.Context(), r.from, r.trial.variant, &path))
+		testkit.Must(t, r.search.tails(t.Context(), r.from, r.setting.variant, &path))
 		for _, at := range []Target{{TTFT, 0.5, 0}, {TTFT, 0.95, 0}, {TTFT, 0.99, 0}, {TPOT, 0.5, 0}, {TPOT, 0.99, 0}, {E2E, 0.99, 0}} {
 			is, _ := path.Simulated.Of(&at)
 			want, spread := r.Simulated.Of(&at)

@@ -101,8 +101,8 @@ func TestPlansHold(t *testing.T) {
 			cheaper++
 			r := c.Row
 			s.sized(&r, units)
-			r.Budget, r.trial, r.from, r.search = v.Budget, trial{v, units}, c, s
-			if s.settled(t.Context(), c, v, &r) != nil || q.exceeds(&r) > 1.1 {
+			r.Budget, r.setting, r.from, r.search = v.Budget, setting{v, units}, c, s
+			if s.fillSteady(t.Context(), c, v, &r) != nil || q.exceeds(&r) > 1.1 {
 				continue
 			}
 			if meets(t, q, &r, requests/10) && meets(t, q, &r, requests) {

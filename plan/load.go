@@ -252,7 +252,7 @@ func (s *search) variants(ctx context.Context, c *candidate) {
 
 // short is by how many times the load is more than a row answers at most.
 func (s *search) short(ctx context.Context, c *candidate, r *Row) float64 {
-	all, err := s.steadies(ctx, c, r.trial.variant)
+	all, err := s.steadies(ctx, c, r.setting.variant)
 	if err != nil {
 		return infinite
 	}
@@ -307,7 +307,7 @@ func (s *search) apart(ctx context.Context, c *candidate, drafts int) {
 
 // qualifies is the deployment with so many units, which meets the targets if its steady state does, with its percentiles.
 func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units int) *Row {
-	key := trial{v, units}
+	key := setting{v, units}
 	if r := c.tried[key]; r != nil {
 		if !r.simulated() { // Simulations may have said since how much longer it takes.
 			r.meets = r.Utilization > 0 && !s.q.tooSlow(r)
@@ -315,7 +315,7 @@ func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units i
 		return r
 	}
 	if c.tried == nil {
-		c.tried = map[trial]*Row{}
+		c.tried = map[setting]*Row{}
 	}
 	r := c.Row
 	c.tried[key] = &r
@@ -328,8 +328,8 @@ func (s *search) qualifies(ctx context.Context, c *candidate, v variant, units i
 	if v.Limit > 0 {
 		r.Batch = v.Limit
 	}
-	r.trial, r.from, r.search = key, c, s
-	err := s.settled(ctx, c, v, &r)
+	r.setting, r.from, r.search = key, c, s
+	err := s.fillSteady(ctx, c, v, &r)
 	switch {
 	case err != nil:
 		s.unanswered(c, v, &r, err)
@@ -378,8 +378,8 @@ func (s *search) unanswered(c *candidate, v variant, r *Row, err error) {
 	s.missed(Miss{fmt.Sprintf("nearest is %s: %s", r, unit.Text(err, flagOf)), unstable, nil})
 }
 
-// settled fills a row with its steady state, at the end of the interval that was asked for.
-func (s *search) settled(ctx context.Context, c *candidate, v variant, r *Row) error {
+// fillSteady fills a row with its steady state, at the end of the interval that was asked for.
+func (s *search) fillSteady(ctx context.Context, c *candidate, v variant, r *Row) error {
 	r.slower = c.slower
 	if v.Budget > 0 && s.q.Prompt.Longest() > v.Budget { // its steps are others, and so is the interval
 		if e, err := c.predictor().Predict(s.q.workload(c.MicroBatches, v.Budget)); err == nil && !s.q.Expected {

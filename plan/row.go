@@ -49,7 +49,7 @@ type Row struct {
 
 	search    *search // that it is of, and what it was made from
 	from      *candidate
-	trial     trial
+	setting   setting
 	meets     bool // it meets the targets as far as is known
 	confirmed int  // requests of the simulation in which it met them, at least
 	rank      int  // its place among the rows that are shown

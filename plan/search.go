@@ -49,7 +49,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	for i := range all {
 		all[i] = newSearch(&own, &own.Cards[i])
 	}
-	h := hunt{q: &own, cards: all}
+	h := cardSearch{q: &own, cards: all}
 	concurrent.Each(len(all), func(i int) {
 		all[i].estimate(ctx)
 		h.progress()
@@ -95,8 +95,8 @@ func newSearch(q *Request, card *Card) *search {
 // alike.
 const simulatedEvents = 1_500_000
 
-// A hunt searches cards in the order of what the closed form says that their best rows rank by.
-type hunt struct {
+// A cardSearch searches cards in the order of what the closed form says that their best rows rank by.
+type cardSearch struct {
 	q     *Request
 	cards []*search
 	done  int // cards that are estimated, and those that are searched
@@ -104,17 +104,17 @@ type hunt struct {
 }
 
 const (
-	// together is how many cards are searched at the same time. It is fixed, so that no number of processors changes what is found.
-	together = 4
+	// atOnce is how many cards are searched at the same time. It is fixed, so that no number of processors changes what is found.
+	atOnce = 4
 	// beyond is how much worse than the last row that is shown the closed form has to rank a card whose deployments are not all tried.
 	beyond = 1.3
 )
 
 // run searches the cards. Those that the closed form ranks far behind the rows that are shown, or far over the budget, are tried by their
 // likeliest deployment alone.
-func (h *hunt) run(ctx context.Context) {
-	for from := 0; from < len(h.cards) && ctx.Err() == nil; from += together {
-		some := h.cards[from:min(from+together, len(h.cards))]
+func (h *cardSearch) run(ctx context.Context) {
+	for from := 0; from < len(h.cards) && ctx.Err() == nil; from += atOnce {
+		some := h.cards[from:min(from+atOnce, len(h.cards))]
 		limit, full := h.last()
 		concurrent.Each(len(some), func(i int) {
 			s := some[i]
@@ -129,25 +129,25 @@ func (h *hunt) run(ctx context.Context) {
 // beyondOf is a figure that is worse than another one by beyond.
 func beyondOf(score float64) float64 { return score + (beyond-1)*math.Abs(score) }
 
-// A standing is what rows are ranked by first.
-type standing struct {
+// A rank is what decides the order of rows first.
+type rank struct {
 	place int
 	score float64
 }
 
 // last is the standing of the last row that would be shown of those found so far, and whether as many are found as are shown.
-func (h *hunt) last() (last standing, full bool) {
+func (h *cardSearch) last() (last rank, full bool) {
 	rows := h.rows()
 	shown := Shown(rows, h.q.Top, h.q.PerGPU)
 	if h.q.Top == 0 || len(shown) < h.q.Top {
 		return last, false
 	}
 	r := &shown[len(shown)-1]
-	return standing{h.q.place(r.Card), h.q.score(r)}, true
+	return rank{h.q.place(r.Card), h.q.score(r)}, true
 }
 
 // rows are those found so far, in the order of their rank.
-func (h *hunt) rows() (all []Row) {
+func (h *cardSearch) rows() (all []Row) {
 	for _, s := range h.cards {
 		for i := range s.rows {
 			s.rows[i].order = len(all)
@@ -160,7 +160,7 @@ func (h *hunt) rows() (all []Row) {
 }
 
 // progress reports that one card more is estimated or searched, each of which is half of what is done with it.
-func (h *hunt) progress() {
+func (h *cardSearch) progress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.done++; h.q.Progress != nil {
@@ -169,7 +169,7 @@ func (h *hunt) progress() {
 }
 
 // gather is the result once rows are final.
-func (h *hunt) gather() *Result {
+func (h *cardSearch) gather() *Result {
 	r, answered := &Result{Rows: h.rows()}, map[kind]bool{}
 	for _, s := range h.cards {
 		r.Searched += s.searched

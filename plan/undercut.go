@@ -12,7 +12,7 @@ import (
 
 // undercut looks for a deployment that costs less than the first row among all that may by the closed form, with all settings, and reports
 // whether one ranks first now.
-func (h *hunt) undercut(ctx context.Context) bool {
+func (h *cardSearch) undercut(ctx context.Context) bool {
 	rows := h.rows()
 	if len(rows) == 0 || h.q.By != Cost || h.q.rate() == 0 {
 		return false
@@ -28,7 +28,7 @@ func (h *hunt) undercut(ctx context.Context) bool {
 // fewer looks for the fewest units of a row between those that it has and those with which simulations refused its split, and reports
 // whether it holds with fewer: figures that were learned from simulations of one number of units are too long for another.
 func (r *Row) fewer(ctx context.Context, q *Request) bool {
-	low, high := 0, r.trial.units
+	low, high := 0, r.setting.units
 	for _, c := range r.search.open {
 		for key, other := range c.tried {
 			if c.Split == r.Split && other.simulated() && !other.meets && key.units < high {
@@ -41,7 +41,7 @@ func (r *Row) fewer(ctx context.Context, q *Request) bool {
 	}
 	for low+1 < high && ctx.Err() == nil {
 		middle := (low + high) / 2
-		one := r.search.qualifies(ctx, r.from, r.trial.variant, middle)
+		one := r.search.qualifies(ctx, r.from, r.setting.variant, middle)
 		if one.meets = false; one.Utilization > 0 {
 			one.confirm(ctx, q)
 		}
@@ -52,7 +52,7 @@ func (r *Row) fewer(ctx context.Context, q *Request) bool {
 		}
 	}
 	r.search.refused = false
-	if high == r.trial.units || !r.search.add(ctx, r.from, r.from.tried[trial{r.trial.variant, high}]) {
+	if high == r.setting.units || !r.search.add(ctx, r.from, r.from.tried[setting{r.setting.variant, high}]) {
 		return false
 	}
 	r.search.rows = slices.DeleteFunc(r.search.rows, func(x *Row) bool { return x == r })

@@ -174,7 +174,7 @@ func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transi
 	for to < len(t.parts)-1 && t.parts[to].last <= last-x.Answer {
 		to++
 	}
-	x.settle(under, from*t.size, min(to*t.size, under.n), steady)
+	x.setCounted(under, from*t.size, min(to*t.size, under.n), steady)
 	if !x.Steady {
 		return all, x
 	}

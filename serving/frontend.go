@@ -41,9 +41,9 @@ type entering struct {
 // enters lets a request into the process.
 func (f *frontend) enters(p packed) { f.entering.push(entering{p, f.passes + stages}) }
 
-// handed is through how many passes of the loop the output of a step goes before it is taken apart: one reads
+// outputPasses is through how many passes of the loop the output of a step goes before it is taken apart: one reads
 // it from the engine's socket, and one queues it (AsyncMPClient and AsyncLLM in vllm/v1/engine).
-const handed = 2
+const outputPasses = 2
 
 // An output is what a step gained for a sequence.
 type output struct {
@@ -58,7 +58,7 @@ type delivered struct{ outputs, passes int }
 // hand takes the outputs of a step.
 func (f *frontend) hand(outputs []output) {
 	f.outputs = append(f.outputs, outputs...)
-	f.steps.push(delivered{len(outputs), f.passes + handed})
+	f.steps.push(delivered{len(outputs), f.passes + outputPasses})
 }
 
 // busy reports whether there is anything to do.
@@ -73,8 +73,8 @@ func (s *Server) frontend() frontend {
 	return f
 }
 
-// paced is the times on a host that is faster or slower than expected.
-func (f apiTimes) paced(by float64) apiTimes {
+// scaled is the times on a host that is faster or slower than expected.
+func (f apiTimes) scaled(by float64) apiTimes {
 	return apiTimes{f.intake.Times(by), f.token.Times(by), f.closing.Times(by), f.way.Times(by)}
 }
 

@@ -59,7 +59,7 @@ func TestStreams(t *testing.T) {
 	at, entered := unit.Seconds(2), unit.Seconds(0)
 	for i := 0; entered == 0; i++ {
 		step()
-		if i == handed+1 { // outputs come as fast as they are taken apart
+		if i == outputPasses+1 { // outputs come as fast as they are taken apart
 			at = 2
 			f.enters(packed{})
 		}

@@ -90,7 +90,7 @@ func (c *cluster) intervals(ctx context.Context) (*Intervals, error) {
 	if base.E2E.N == 0 {
 		return nil, nil
 	}
-	constants, host, err := c.server.Predictor.Paces(c.typical())
+	constants, host, err := c.server.Predictor.TimeScales(c.typical())
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +101,10 @@ func (c *cluster) intervals(ctx context.Context) (*Intervals, error) {
 		}
 	}
 	for _, x := range [...]struct {
-		paces analytic.Paces
-		of    func(*Interval) *Ends
+		scales analytic.TimeScales
+		of     func(*Interval) *Ends
 	}{{constants, func(x *Interval) *Ends { return &x.Constants }}, {host, func(x *Interval) *Ends { return &x.Host }}} {
-		for _, pace := range [...]analytic.Pace{x.paces.Fast, x.paces.Slow} {
+		for _, pace := range [...]analytic.TimeScale{x.scales.Fast, x.scales.Slow} {
 			other, err := c.again(ctx, &pace, [2]int{t.warmup + from*t.size, t.warmup + to*t.size}, base.E2E.N)
 			if err != nil {
 				return nil, err
@@ -135,9 +135,9 @@ func (c *cluster) typical() *analytic.Workload {
 
 // again is the figures of requests of the simulation on a server of another pace: of those from one to another, so many of which are
 // answered.
-func (c *cluster) again(ctx context.Context, pace *analytic.Pace, span [2]int, answered int) (*Figures, error) {
+func (c *cluster) again(ctx context.Context, scale *analytic.TimeScale, span [2]int, answered int) (*Figures, error) {
 	counted := answered
-	o := Options{Warmup: span[0], InEngine: c.options.InEngine, Seed: c.options.Seed, priced: c.options.priced, until: span[1], pace: pace}
+	o := Options{Warmup: span[0], InEngine: c.options.InEngine, Seed: c.options.Seed, priced: c.options.priced, until: span[1], scale: scale}
 	o.Each = func(q *Record) {
 		if q.Index >= span[0] && q.Index < span[1] {
 			counted--

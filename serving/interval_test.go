@@ -16,7 +16,7 @@ func TestIntervalOfOneClient(t *testing.T) {
 	r := simulate(t, s, load, Options{Intervals: true})
 	source, err := load.Source()
 	testkit.Must(t, err)
-	slow := newCluster(s, source, &Options{priced: s.prices(), pace: &analytic.Pace{Prompts: 1.2, Decodes: 1.2, Host: 1.2}})
+	slow := newCluster(s, source, &Options{priced: s.prices(), scale: &analytic.TimeScale{Prompts: 1.2, Decodes: 1.2, Host: 1.2}})
 	for slow.step() {
 	}
 	slow.result.finish(slow.all, slow.now, false)
@@ -25,7 +25,7 @@ func TestIntervalOfOneClient(t *testing.T) {
 			t.Errorf("%s: %.3f times as long at 1.2 times the time of everything", Times[i], got)
 		}
 	}
-	_, host, err := s.Predictor.Paces(&analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 64})
+	_, host, err := s.Predictor.TimeScales(&analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 64})
 	testkit.Must(t, err)
 	if host.Fast.Decodes != 1 || host.Slow.Host < 1.2 {
 		t.Errorf("the host's ends are %+v", host)

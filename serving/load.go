@@ -101,9 +101,9 @@ func (l *Load) Source() (Source, error) {
 	if err := l.check(); err != nil {
 		return nil, err
 	}
-	d := &drawn{load: *l, random: rand.New(rand.NewPCG(l.Seed, 0x6c6c6d70726f66))}
+	d := &sampled{load: *l, random: rand.New(rand.NewPCG(l.Seed, 0x6c6c6d70726f66))}
 	if l.Stratified {
-		d.prompts, d.answers = d.random.Perm(l.Requests), d.random.Perm(l.Requests)
+		d.prompts, d.outputs = d.random.Perm(l.Requests), d.random.Perm(l.Requests)
 	}
 	if l.Arrival.Kind == "closed" {
 		return newClients(min(l.Arrival.Concurrency, l.Requests), d.request), nil
@@ -123,18 +123,18 @@ func (open) Finished(unit.Seconds) {}
 // Err is nil: it does not end early.
 func (open) Err() error { return nil }
 
-// drawn is requests that are drawn.
-type drawn struct {
+// A sampled source draws its requests from distributions.
+type sampled struct {
 	load   Load
 	random *rand.Rand
 	sent   int
 	at     float64
 
-	prompts, answers []int // the parts of the distributions that lengths are drawn from; nil where they are not stratified
+	prompts, outputs []int // the parts of the distributions that lengths are drawn from; nil where they are not stratified
 }
 
 // next draws the next request of an open loop.
-func (d *drawn) next() (Request, bool) {
+func (d *sampled) next() (Request, bool) {
 	if d.sent > 0 && d.sent < d.load.Requests {
 		d.at += d.gap()
 	}
@@ -142,16 +142,16 @@ func (d *drawn) next() (Request, bool) {
 }
 
 // request draws the next request, if there is one, which comes at a time.
-func (d *drawn) request(at unit.Seconds) (Request, bool) {
+func (d *sampled) request(at unit.Seconds) (Request, bool) {
 	if d.sent >= d.load.Requests {
 		return Request{}, false
 	}
 	d.sent++
-	return Request{At: at, Prompt: d.length(&d.load.Prompt, d.prompts), Gen: d.length(&d.load.Gen, d.answers)}, true
+	return Request{At: at, Prompt: d.length(&d.load.Prompt, d.prompts), Gen: d.length(&d.load.Gen, d.outputs)}, true
 }
 
 // length draws the length of the request that was sent last, from its part of the distribution where there are parts.
-func (d *drawn) length(l *Lengths, parts []int) int {
+func (d *sampled) length(l *Lengths, parts []int) int {
 	if parts == nil {
 		return l.draw(d.random)
 	}
@@ -159,7 +159,7 @@ func (d *drawn) length(l *Lengths, parts []int) int {
 }
 
 // gap draws the time to the next arrival.
-func (d *drawn) gap() float64 {
+func (d *sampled) gap() float64 {
 	a := &d.load.Arrival
 	switch a.Kind {
 	case "constant":

@@ -46,8 +46,8 @@ func (p *pipeline) end(before int) unit.Seconds {
 	return p.ends[(p.turn-before)%len(p.ends)]
 }
 
-// forms is until when requests had to come for the batch that begins now: one that goes on with sequences is formed as soon as it may be.
-func (r *replica) forms(now unit.Seconds) unit.Seconds {
+// cutoff is until when requests had to come for the batch that begins now: one that goes on with sequences is formed as soon as it may be.
+func (r *replica) cutoff(now unit.Seconds) unit.Seconds {
 	p, before := r.pipe, r.pipe.most()
 	if r.rules.Async {
 		before++
@@ -88,7 +88,7 @@ func (p *pipeline) next() unit.Seconds { return max(p.free[0], p.end(p.most())) 
 // replica's: stages that work for other batches at the same time draw no power of waiting twice.
 func (r *replica) enters(now unit.Seconds) {
 	p, c := r.pipe, &r.cost
-	*c = rested(*c, min(max(float64((now-r.stopped)/analytic.Window), 0), 1))
+	*c = withHeadroom(*c, min(max(float64((now-r.stopped)/analytic.Window), 0), 1))
 	before := max(now, r.stopped)
 	r.begin, r.stopped = now, p.passes(now, c)
 	r.end = p.next()

@@ -34,14 +34,14 @@ type former interface {
 
 // An occupancy is what a scheduler knows of the KV cache.
 type occupancy struct {
-	blocks  float64 // in all
-	room    float64 // blocks for a request that is to begin
-	planned float64 // blocks of all running sequences at their longest
-	asked   float64 // tokens of the answers of the running sequences
-	due     float64 // of them those that they still generate
-	expect  float64 // share of them that SGLang reserves room for; a scheduler that was idle begins anew
-	running int
-	of      func(tokens float64) float64 // blocks of a sequence
+	blocks     float64 // in all
+	freeBlocks float64 // blocks for a request that is to begin
+	planned    float64 // blocks of all running sequences at their longest
+	outputs    float64 // tokens of the answers of the running sequences
+	due        float64 // of them those that they still generate
+	expect     float64 // share of them that SGLang reserves room for; a scheduler that was idle begins anew
+	running    int
+	of         func(tokens float64) float64 // blocks of a sequence
 }
 
 // A claim is what a request asks for that is to begin.
@@ -53,7 +53,7 @@ type claim struct {
 
 // runs enters a sequence that begins, with its blocks at its longest, the tokens of its answer and those that it still generates.
 func (o *occupancy) runs(longest, asked, left float64) {
-	o.planned, o.asked, o.due = o.planned+longest, o.asked+asked, o.due+left
+	o.planned, o.outputs, o.due = o.planned+longest, o.outputs+asked, o.due+left
 }
 
 // policyOf is the policy of a scheduler.

@@ -20,10 +20,10 @@ const (
 // Requests that ignore the end of an answer are admitted as others are, since the radix cache is on (add_one_req).
 
 func (sglangMixed) admits(o *occupancy, c claim) bool {
-	if c.need > o.room {
+	if c.need > o.freeBlocks {
 		return false
 	}
-	return o.running == 0 || c.need+o.of(float64(int(max(o.due, 0)*o.expect))+min(c.left, expectClip)) <= o.room
+	return o.running == 0 || c.need+o.of(float64(int(max(o.due, 0)*o.expect))+min(c.left, expectClip)) <= o.freeBlocks
 }
 
 // The sequence is retracted that has the shortest answer so far, of several the one with the longest prompt (retract_decode).
@@ -37,7 +37,7 @@ func (sglangMixed) behind() bool { return true }
 // A retraction sets the share to that of the answers of the sequences that stay which they have, and so many steps more
 // (estimate_new_token_ratio_after_retract).
 func (sglangMixed) preempted(o *occupancy) {
-	o.expect = min((o.asked-o.due+expectSteps*float64(o.running))/(o.asked+1), 1)
+	o.expect = min((o.outputs-o.due+expectSteps*float64(o.running))/(o.outputs+1), 1)
 }
 
 func (sglangMixed) decoded(o *occupancy, steps float64) {

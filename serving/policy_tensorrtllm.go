@@ -5,5 +5,5 @@ package serving
 type noEvict struct{ vllm }
 
 func (noEvict) admits(o *occupancy, c claim) bool {
-	return c.need <= o.room && o.planned+c.longest <= o.blocks
+	return c.need <= o.freeBlocks && o.planned+c.longest <= o.blocks
 }

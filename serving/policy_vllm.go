@@ -11,7 +11,7 @@ func (vllm) form(s former) {
 	}
 }
 
-func (vllm) admits(o *occupancy, c claim) bool { return c.need <= o.room }
+func (vllm) admits(o *occupancy, c claim) bool { return c.need <= o.freeBlocks }
 
 func (vllm) sooner(*sequence, *sequence) bool { return false }
 

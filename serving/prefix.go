@@ -9,7 +9,7 @@ type pool struct {
 	entries     map[uint64]*entry // cached blocks by the hash of the prefix that ends with them
 	idle        lru               // entries on the GPU that no sequence uses; their blocks can be taken
 	hosted      lru               // entries in host memory
-	hostRoom    int               // blocks of host memory that are left
+	hostFree    int               // blocks of host memory that are left
 }
 
 // An entry is a block of a prefix in the cache.
@@ -40,7 +40,7 @@ func (l *lru) remove(e *entry) {
 func (l *lru) oldest() *entry { return l.Front().Value.(*entry) }
 
 func newPool(blocks, hostBlocks int) *pool {
-	return &pool{total: blocks, free: blocks, hostRoom: hostBlocks, entries: map[uint64]*entry{}}
+	return &pool{total: blocks, free: blocks, hostFree: hostBlocks, entries: map[uint64]*entry{}}
 }
 
 func (p *pool) available() int { return p.free + p.idle.blocks }
@@ -62,17 +62,17 @@ func (p *pool) take(n int) bool {
 
 // offload moves an entry to host memory if there is any, in place of those used least recently.
 func (p *pool) offload(e *entry) {
-	for p.hostRoom < e.blocks && p.hosted.blocks > 0 {
+	for p.hostFree < e.blocks && p.hosted.blocks > 0 {
 		old := p.hosted.oldest()
 		p.hosted.remove(old)
-		p.hostRoom += old.blocks
+		p.hostFree += old.blocks
 		delete(p.entries, old.hash)
 	}
-	if p.hostRoom < e.blocks {
+	if p.hostFree < e.blocks {
 		delete(p.entries, e.hash)
 		return
 	}
-	p.hostRoom -= e.blocks
+	p.hostFree -= e.blocks
 	e.host = true
 	p.hosted.push(e)
 }
@@ -102,7 +102,7 @@ func (p *pool) use(hashes []uint64) (loaded int) {
 		switch {
 		case e.host:
 			p.hosted.remove(e)
-			p.hostRoom += e.blocks
+			p.hostFree += e.blocks
 			e.host = false
 			loaded += e.blocks
 		case e.users == 0:

@@ -40,12 +40,12 @@ const mostKnown = 1 << 17
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
 type mixture struct {
 	groups   [4]operator.Group
-	together float64
+	epTokens float64
 }
 
 // again is mixed, unless an equal step was priced before.
 func (p *prices) again(groups []operator.Group, together float64) Cost {
-	m := mixture{together: together}
+	m := mixture{epTokens: together}
 	if copy(m.groups[:], groups) < len(groups) {
 		return p.mixed(groups, together)
 	}
@@ -226,15 +226,15 @@ func after(a, b *Cost) Cost {
 	return c
 }
 
-// rested is the cost of a step before which a share of the time passed without work over which the power limit is held.
-func rested(c Cost, share float64) Cost {
+// withHeadroom is the cost of a step before which a share of the time passed without work over which the power limit is held.
+func withHeadroom(c Cost, share float64) Cost {
 	c.Time -= c.Headroom.Time.Times(share)
 	c.Energy -= c.Headroom.Energy.Times(share)
 	return c
 }
 
-// paced is the cost of a step on a server whose kernels and whose host are faster or slower than expected.
-func paced(c Cost, x *analytic.Pace, prompts bool) Cost {
+// scaledCost is the cost of a step on a server whose kernels and whose host are faster or slower than expected.
+func scaledCost(c Cost, x *analytic.TimeScale, prompts bool) Cost {
 	by := x.Decodes
 	if prompts {
 		by = x.Prompts

@@ -75,8 +75,8 @@ type instance struct {
 	policy  policy
 	prices  *prices
 	draft   *prices
-	pace    *analytic.Pace // nil for that which is expected
-	room    *room
+	scale   *analytic.TimeScale // nil for that which is expected
+	kv      *kvBlocks
 	pool    *pool
 	pipe    *pipeline
 	random  *rand.Rand
@@ -162,7 +162,7 @@ func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
 // much less the kernels wait for launches.
 func (r *replica) run(now, launch unit.Seconds) {
 	c := &r.cost
-	*c = rested(*c, min(float64((now-r.stopped)/analytic.Window), 1))
+	*c = withHeadroom(*c, min(float64((now-r.stopped)/analytic.Window), 1))
 	ahead := min(now-launch, c.Waits) // below 0 if the GPU is idle until the host is ready
 	c.Time -= ahead
 	c.Energy -= r.server.idle().For(ahead)
@@ -177,8 +177,8 @@ func (r *replica) price() Cost {
 		d := r.server.drafting(r.draft, &r.batch)
 		c = plus(&c, &d, 1)
 	}
-	if r.pace != nil {
-		c = paced(c, r.pace, len(r.batch.chunks) > 0)
+	if r.scale != nil {
+		c = scaledCost(c, r.scale, len(r.batch.chunks) > 0)
 	}
 	return c
 }
@@ -256,13 +256,13 @@ func (r *replica) gets(q *sequence, n int) bool {
 		}
 		q.blocks += more
 	}
-	q.holds = r.room.whole(q.computed + n)
+	q.holds = r.kv.whole(q.computed + n)
 	return true
 }
 
 // more is how many blocks a sequence lacks for a context.
 func (r *replica) more(q *sequence, context int) int {
-	return r.room.of(context) - q.blocks - q.shared*r.entryBlocks(q)
+	return r.kv.of(context) - q.blocks - q.shared*r.entryBlocks(q)
 }
 
 // entryBlocks is the blocks of one hash of the sequence's prompt.
@@ -270,7 +270,7 @@ func (r *replica) entryBlocks(q *sequence) int {
 	if q.Request.HashTokens == 0 {
 		return 0
 	}
-	return r.room.of(q.Request.HashTokens)
+	return r.kv.of(q.Request.HashTokens)
 }
 
 // preempt takes a sequence's blocks away.
@@ -295,7 +295,7 @@ func (r *replica) preempt(q *sequence, now unit.Seconds) {
 
 // move is the time in which the cache of so many tokens goes over a link of each GPU.
 func (r *replica) move(tokens int, link unit.BytesPerSec) unit.Seconds {
-	return r.room.bytes(float64(tokens)).Over(link)
+	return r.kv.bytes(float64(tokens)).Over(link)
 }
 
 // leave returns what a sequence holds.
@@ -303,7 +303,7 @@ func (r *replica) leave(q *sequence) {
 	r.pool.free += q.blocks
 	r.pool.release(q.Request.Hashes[:q.shared])
 	q.blocks, q.shared, q.holds = 0, 0, 0
-	r.cache.runs(-float64(r.room.of(q.Request.Prompt+q.Request.Gen)), -float64(q.Request.Gen), -float64(q.Request.Gen-q.generated))
+	r.cache.runs(-float64(r.kv.of(q.Request.Prompt+q.Request.Gen)), -float64(q.Request.Gen), -float64(q.Request.Gen-q.generated))
 }
 
 // admit lets waiting sequences begin, in their order.
@@ -323,7 +323,7 @@ func (r *replica) admit() {
 			return
 		}
 		if !r.fits(q, gpu) {
-			if r.room.of(q.goal) <= r.pool.total-r.server.kept(r.pool.total) {
+			if r.kv.of(q.goal) <= r.pool.total-r.server.kept(r.pool.total) {
 				return
 			}
 			r.waiting.popFront() // as vLLM ignores a request that not even an empty cache could admit
@@ -385,9 +385,9 @@ func (r *replica) found(q *sequence, hashes int) int {
 // fits reports whether a waiting sequence may begin.
 func (r *replica) fits(q *sequence, gpu int) bool {
 	r.cache.running = len(r.running)
-	r.cache.room = float64(r.pool.available() - r.server.kept(r.pool.total) - r.pool.idleOf(q.Request.Hashes[:gpu]))
-	return r.policy.admits(&r.cache, claim{need: float64(r.room.of(q.goal) - gpu*r.entryBlocks(q)),
-		longest: float64(r.room.of(q.Request.Prompt + q.Request.Gen)), left: float64(q.Request.Gen - q.generated)})
+	r.cache.freeBlocks = float64(r.pool.available() - r.server.kept(r.pool.total) - r.pool.idleOf(q.Request.Hashes[:gpu]))
+	return r.policy.admits(&r.cache, claim{need: float64(r.kv.of(q.goal) - gpu*r.entryBlocks(q)),
+		longest: float64(r.kv.of(q.Request.Prompt + q.Request.Gen)), left: float64(q.Request.Gen - q.generated)})
 }
 
 // start gives a sequence what the caches have of it.
@@ -398,7 +398,7 @@ func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
 		q.cached = int32(found)
 	}
 	q.computed = found
-	r.cache.runs(float64(r.room.of(q.Request.Prompt+q.Request.Gen)), float64(q.Request.Gen), float64(q.Request.Gen-q.generated))
+	r.cache.runs(float64(r.kv.of(q.Request.Prompt+q.Request.Gen)), float64(q.Request.Gen), float64(q.Request.Gen-q.generated))
 	if gpu+host > 0 {
 		r.pool.must(r.pool.use(q.Request.Hashes[:gpu+host]))
 		q.shared = gpu + host

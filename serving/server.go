@@ -85,8 +85,8 @@ func (s *Server) Check() error {
 	return s.room().check(s)
 }
 
-// A room is the KV cache of a replica in blocks.
-type room struct {
+// A kvBlocks is the KV cache of a replica in blocks.
+type kvBlocks struct {
 	blocks int
 	size   int        // tokens of a block
 	each   unit.Bytes // bytes of one block on one GPU
@@ -97,9 +97,9 @@ type room struct {
 
 // room works out the KV cache. A sequence of a model with windows or a state takes as many
 // blocks as its bytes fill.
-func (s *Server) room() *room {
+func (s *Server) room() *kvBlocks {
 	p, block := s.Predictor, s.Scheduler.Block
-	r := &room{size: block, bytes: p.SequenceBytes}
+	r := &kvBlocks{size: block, bytes: p.SequenceBytes}
 	draft := unit.Bytes(0)
 	if d := s.Drafter; d != nil && s.Modules == 0 { // The weights and the cache of modules are among the model's.
 		draft, _ = d.Weights()
@@ -127,7 +127,7 @@ func (s *Server) room() *room {
 	return r
 }
 
-func (r *room) check(s *Server) error {
+func (r *kvBlocks) check(s *Server) error {
 	if r.blocks > 0 {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (r *room) check(s *Server) error {
 }
 
 // of is the blocks of a sequence of context tokens.
-func (r *room) of(context int) int {
+func (r *kvBlocks) of(context int) int {
 	if r.linear {
 		return (context + r.size - 1) / r.size
 	}
@@ -148,10 +148,10 @@ func (r *room) of(context int) int {
 }
 
 // whole is the longest context that takes as many blocks.
-func (r *room) whole(context int) int { return (context + r.size - 1) / r.size * r.size }
+func (r *kvBlocks) whole(context int) int { return (context + r.size - 1) / r.size * r.size }
 
 // longest is the longest sequence that one replica can ever hold.
-func (s *Server) longest(r *room) int {
+func (s *Server) longest(r *kvBlocks) int {
 	blocks := r.blocks
 	if s.Scheduler.Admission == engine.ForSlot {
 		blocks /= s.Scheduler.MaxSeqs
@@ -164,7 +164,7 @@ func (s *Server) longest(r *room) int {
 func (s *Server) kept(blocks int) int { return int(s.Scheduler.Watermark * float64(blocks)) }
 
 // beyondWatermark says that no request of so many tokens can begin, however empty the cache is.
-func (s *Server) beyondWatermark(r *room, tokens int) error {
+func (s *Server) beyondWatermark(r *kvBlocks, tokens int) error {
 	return fmt.Errorf("%d tokens take %d KV blocks, and a watermark of %g lets a request begin in at most %d of %d",
 		tokens, r.of(tokens), s.Scheduler.Watermark, r.blocks-s.kept(r.blocks), r.blocks)
 }

@@ -27,9 +27,9 @@ type Options struct {
 
 	Intervals bool // the result has intervals of percentiles
 
-	priced *prices        // steps that were priced before; nil without any
-	until  int            // request from which on no figure counts; 0 for none
-	pace   *analytic.Pace // nil for that which is expected
+	priced *prices             // steps that were priced before; nil without any
+	until  int                 // request from which on no figure counts; 0 for none
+	scale  *analytic.TimeScale // nil for that which is expected
 }
 
 // A cluster is the replicas of a server and what happens next to them.
@@ -140,8 +140,8 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if !o.InEngine {
 		front = s.frontend()
 	}
-	if o.pace != nil {
-		front.apiTimes = front.paced(o.pace.Host)
+	if o.scale != nil {
+		front.apiTimes = front.scaled(o.scale.Host)
 	}
 	if o.priced == nil {
 		o.priced = s.prices()
@@ -157,7 +157,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	blocksOf := func(tokens float64) float64 { return float64(r.of(int(tokens))) }
 	for i := range decode + prefill {
 		one := &replica{server: s, index: i, front: front, cache: occupancy{blocks: float64(r.blocks), expect: expectFirst, of: blocksOf}}
-		one.instance = instance{rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: o.priced, draft: draft, pace: o.pace, room: r,
+		one.instance = instance{rules: &s.Scheduler, policy: policyOf(&s.Scheduler), prices: o.priced, draft: draft, scale: o.scale, kv: r,
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), pipe: s.pipeline(),
 			random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)), only: i >= decode, longest: c.longest}
 		one.stopped = -analytic.Window
@@ -303,7 +303,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 	wakes, work, tokens := never, false, 0.0
 	for _, p := range r.peers {
 		if p.pipe != nil {
-			seen = p.forms(c.now)
+			seen = p.cutoff(c.now)
 		}
 		work = p.form(c.now, seen) || work
 		c.refuseThose(p)
@@ -342,7 +342,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 // refuseThose ends the requests that a replica can never begin.
 func (c *cluster) refuseThose(r *replica) {
 	for _, q := range r.refused {
-		c.refuse(q.index, &q.Request, c.server.beyondWatermark(r.room, q.goal))
+		c.refuse(q.index, &q.Request, c.server.beyondWatermark(r.kv, q.goal))
 	}
 	if len(r.refused) > 0 && !c.arrivals.any {
 		c.arrivals.next, c.arrivals.any = c.source.Next()
@@ -454,9 +454,9 @@ func least(among []*replica) *replica {
 	return slices.MinFunc(among, func(a, b *replica) int { return a.load() - b.load() })
 }
 
-// uneven is by how many requests a replica may be ahead of the least loaded one and
+// maxImbalance is by how many requests a replica may be ahead of the least loaded one and
 // still get those whose prefix it has.
-const uneven = 32
+const maxImbalance = 32
 
 // prefixAware is the replica that has most of a request's prefix, unless it is much
 // busier than another.
@@ -465,7 +465,7 @@ func (c *cluster) prefixAware(among []*replica, q *Request) *replica {
 	best, most := idle, 0
 	for _, r := range among {
 		gpu, host := r.finds(q)
-		if gpu+host > most && r.load() <= idle.load()+uneven {
+		if gpu+host > most && r.load() <= idle.load()+maxImbalance {
 			best, most = r, gpu+host
 		}
 	}

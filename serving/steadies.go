@@ -127,7 +127,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 }
 
 // pipelined reports whether several batches are on their way through the stages of a replica, which wait for each other.
-func (f *flow) pipelined() bool { return f.server.Predictor.Par.MicroBatches > 1 && !f.handed }
+func (f *flow) pipelined() bool { return f.server.Predictor.Par.MicroBatches > 1 && !f.transferred }
 
 // Capacity is the largest stable rate of a layout.
 func (t *Steadies) Capacity(l Layout) (c Capacity, err error) {
@@ -199,7 +199,7 @@ func (t *Steadies) disaggregate() (err error) {
 	if t.decode, err = t.server.flow(t.ctx, t.prompt, t.gen, t.flow.prices); err != nil {
 		return err
 	}
-	t.decode.handed = true
+	t.decode.transferred = true
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (f *flow) full(generations, before int) (w *path, rate float64) {
 	w = f.newPath(all)
 	w.follow(n * before / generations)
 	y := w.tally()
-	if rate = y.answers; steps > 0 {
+	if rate = y.requests; steps > 0 {
 		rate = w.sums.gained / steps
 	}
 	return w, rate / y.time
@@ -79,7 +79,7 @@ func (f *flow) bound(w *path) string {
 	switch {
 	case often == forSequences:
 		return "sequences"
-	case w.sums.preempted > 0.01*w.tally().answers:
+	case w.sums.preempted > 0.01*w.tally().requests:
 		return preemption
 	}
 	return "KV blocks"
@@ -100,11 +100,11 @@ const groupsArrivals = 1.0 / 3
 // groups reports whether requests come to the engine in groups at a rate: since the API server lets them, or since the scheduler receives
 // them after several steps.
 func (f *flow) groups(rate float64) bool {
-	return !f.handed && (f.front.load(rate, f.gen)/f.peers > groupsArrivals || f.server.Scheduler.Receives > 1)
+	return !f.transferred && (f.front.load(rate, f.gen)/f.peers > groupsArrivals || f.server.Scheduler.Receives > 1)
 }
 
 // interrupts reports whether groups of requests make fewer steps of prompts than requests one by one, for which sequences that decode wait:
 // prompts have steps of their own, and more than a third of a request comes while the API server handles the outputs of a step.
 func (f *flow) interrupts(rate, running float64) bool {
-	return !f.handed && !f.server.Scheduler.Mixed && rate*running/(f.peers*f.peers)*float64(f.front.each()) > groupsArrivals
+	return !f.transferred && !f.server.Scheduler.Mixed && rate*running/(f.peers*f.peers)*float64(f.front.each()) > groupsArrivals
 }

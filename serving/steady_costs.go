@@ -96,14 +96,14 @@ func (f *flow) pass(n int, tokens float64) Cost {
 // replica is the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and
 // together tokens in the step. Of prompts the mean number of tokens is in the cache when a step computes others: those of cached prefixes,
 // and half of the tokens that other steps compute.
-func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
+func (f *flow) replica(decodes int, tokens float64, n int, epTokens float64) Cost {
 	var b batch
 	b.reset(len(f.prices.windows))
 	b.decodes = decodes
 	for i, part := range f.contexts.byWin {
 		b.byWin[i].Batch, b.byWin[i].Past = part.Batch*float64(decodes), part.Past*float64(decodes)
 	}
-	b.together = together
+	b.together = epTokens
 	if tokens > 0 {
 		length := min(f.uncached.length, tokens)
 		past := f.uncached.past + max(f.uncached.length-f.left(f.besides(n))/f.peers, 0)/2
@@ -112,7 +112,7 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	if b.empty() {
 		return Cost{}
 	}
-	c := f.prices.again(f.prices.groupsOf(&b, f.server.Drafts), together)
+	c := f.prices.again(f.prices.groupsOf(&b, f.server.Drafts), epTokens)
 	d := f.server.drafting(f.draft, &b)
 	return plus(&c, &d, 1)
 }

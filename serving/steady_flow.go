@@ -11,13 +11,13 @@ import (
 // A flow is the queue of one replica with the requests that come to it: what its steady state is worked out from. Replicas that share
 // experts are one queue, for their steps run side by side, and a prompt of one lengthens the steps of all.
 type flow struct {
-	ctx    context.Context // where it ends, what is followed step by step ends early, and says nothing
-	server *Server
-	peers  float64 // replicas that share experts; 1 if none do
-	stages int     // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
-	handed bool    // sequences come with the cache of their prompts
-	policy policy
-	front  frontend
+	ctx         context.Context // where it ends, what is followed step by step ends early, and says nothing
+	server      *Server
+	peers       float64 // replicas that share experts; 1 if none do
+	stages      int     // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
+	transferred bool    // sequences come with the cache of their prompts
+	policy      policy
+	front       frontend
 	traffic
 	memory
 	stepTimes
@@ -26,7 +26,7 @@ type flow struct {
 
 // A traffic is the lengths of requests, and means of what follows from them.
 type traffic struct {
-	prompts, answers Lengths
+	prompts, outputs Lengths
 	gen              float64 // tokens of an answer
 	yields           float64 // tokens of a step that decodes
 	spread           float64 // variance of the answers' lengths over the square of their mean
@@ -43,7 +43,7 @@ type uncached struct {
 
 // A memory is the KV blocks of all replicas of a queue.
 type memory struct {
-	room   *room
+	kv     *kvBlocks
 	blocks float64
 	most   int // sequences that run at once at most, where each holds the mean number of blocks
 }
@@ -60,9 +60,9 @@ func (s *Server) flow(ctx context.Context, prompt, gen Lengths, known *prices) (
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
 	mean, square := gen.moments()
-	f.traffic = traffic{prompts: prompt.tabled(), answers: gen.tabled(), gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1}
-	f.room = s.room()
-	f.blocks = float64(f.room.blocks) * f.peers
+	f.traffic = traffic{prompts: prompt.tabled(), outputs: gen.tabled(), gen: mean, yields: s.Yields(), spread: square/(mean*mean) - 1}
+	f.kv = s.room()
+	f.blocks = float64(f.kv.blocks) * f.peers
 	f.means(f.drawJobs(averaged))
 	f.longer = f.attended()
 	return f, nil
@@ -82,12 +82,12 @@ func (f *flow) means(jobs []job) {
 		u.mean += v.tokens / n
 		u.past += v.tokens * (float64(v.prompt) - v.tokens) / n
 		squares += v.tokens * v.tokens / n
-		answer := float64(v.gaps) + 1
+		output := float64(v.gaps) + 1
 		for age := 0.5; age < ages; age++ {
-			f.contexts.add(f.prices.windows, answer/ages, float64(v.prompt)+answer*age/ages)
+			f.contexts.add(f.prices.windows, output/ages, float64(v.prompt)+output*age/ages)
 		}
-		whole += answer
-		blocks += answer * (v.begin + v.longest()) / 2
+		whole += output
+		blocks += output * (v.begin + v.longest()) / 2
 	}
 	u.length, u.past = squares/u.mean, u.past/u.mean
 	for i := range f.contexts.byWin {
@@ -121,7 +121,7 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 
 // of is the blocks of a sequence of a context, of a replica's at most.
 func (m *memory) of(context float64) float64 {
-	return min(float64(m.room.of(int(math.Ceil(context)))), float64(m.room.blocks))
+	return min(float64(m.kv.of(int(math.Ceil(context)))), float64(m.kv.blocks))
 }
 
 // units is how many queues so many replicas are.

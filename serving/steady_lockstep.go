@@ -10,7 +10,7 @@ func (f *flow) each(n int) int { return int(math.Ceil(float64(n) / f.peers)) }
 
 // besides is how many sequences decode in the step of a replica with prompts, of n in all.
 func (f *flow) besides(n int) int {
-	if f.handed || f.server.Scheduler.Mixed {
+	if f.transferred || f.server.Scheduler.Mixed {
 		return f.each(n)
 	}
 	return 0
@@ -20,16 +20,16 @@ func (f *flow) besides(n int) int {
 func (f *flow) lockstep(n int, tokens float64) Cost {
 	prompts := math.Ceil(tokens/f.uncached.mean - 1e-9)
 	each, busy := f.each(n), min(prompts, f.peers)
-	together := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token
+	epTokens := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token
 	decode := max(min(float64(n), f.peers)-busy, 0)
 	var c Cost
 	var work [3]Cost // of replicas with prompts, with decodes alone, and without work
 	if busy == 0 || decode > 0 {
-		c = f.replica(each, 0, n, together)
+		c = f.replica(each, 0, n, epTokens)
 		work[1] = c
 	}
 	if busy > 0 {
-		c = f.replica(f.besides(n), tokens/busy, n, together)
+		c = f.replica(f.besides(n), tokens/busy, n, epTokens)
 		work[0] = c
 	}
 	c.Energy, c.Headroom.Energy = 0, c.Headroom.Energy.Times(f.peers)

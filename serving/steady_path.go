@@ -54,15 +54,15 @@ type life struct {
 // drawJobs draws requests that are followed.
 func (f *flow) drawJobs(n int) []job {
 	jobs, random := make([]job, n), rand.New(rand.NewPCG(1, 1))
-	prompts, answers := f.prompts.stratified(n, random), f.answers.stratified(n, random)
+	prompts, outputs := f.prompts.stratified(n, random), f.outputs.stratified(n, random)
 	for i := range jobs {
 		v, prompt := &jobs[i], prompts[i]
-		v.prompt, v.gaps = int32(prompt), int32(answers[i])-1
+		v.prompt, v.gaps = int32(prompt), int32(outputs[i])-1
 		v.steps = f.server.stepsOf(v.gaps, random)
 		if v.begin = f.of(float64(prompt)); v.steps > 0 {
-			v.growth = (f.of(float64(prompt+answers[i])) - v.begin) / float64(v.steps)
+			v.growth = (f.of(float64(prompt+outputs[i])) - v.begin) / float64(v.steps)
 		}
-		if !f.handed {
+		if !f.transferred {
 			v.tokens = f.computed(prompt)
 		}
 	}
@@ -113,14 +113,14 @@ type path struct {
 
 // A clock is the times of the steps of a path.
 type clock struct {
-	power  float64 // power while no step runs
-	now    float64
-	formed float64 // The next step knows of arrivals up to this time.
-	ahead  bool    // it is formed while the one before it runs
-	rested float64 // time without work before it
+	power      float64 // power while no step runs
+	now        float64
+	formed     float64 // The next step knows of arrivals up to this time.
+	ahead      bool    // it is formed while the one before it runs
+	idleBefore float64 // time without work before it
 
-	took    float64 // The last step took this time.
-	settled bool    // The host was as far ahead of the next step as of the last one: steps that cost as much take as long.
+	took       float64 // The last step took this time.
+	steadyLead bool    // The host was as far ahead of the next step as of the last one: steps that cost as much take as long.
 }
 
 // An occupied is the sequences of a path that decode, and the KV blocks of all that run.
@@ -182,7 +182,7 @@ func (f *flow) looped(clients int) *Steady {
 	w.sent = clients
 	w.follow(len(all) / 2)
 	y := w.tally()
-	return w.steady(y, y.answers/y.time)
+	return w.steady(y, y.requests/y.time)
 }
 
 // newPath is the path of jobs before its first step.
@@ -225,7 +225,7 @@ func (w *path) tally() *tally {
 // steady is the means over the jobs that count, which are answered at a rate.
 func (w *path) steady(y *tally, rate float64) *Steady {
 	st := y.steady(rate, unit.Watts(w.power))
-	if !w.handed {
+	if !w.transferred {
 		w.late = w.api(st.Running, rate) - w.sooner(st.Running, rate) + float64(w.server.Predictor.RequestTime())
 	}
 	st.TTFT, st.E2E = st.TTFT+unit.Seconds(w.late), st.E2E+unit.Seconds(w.late)
@@ -259,7 +259,7 @@ func (w *path) step() {
 		return
 	}
 	if w.share = 1; !w.decodes {
-		w.share = w.decodesBeside()
+		w.share = w.concurrentDecodes()
 	}
 	c := w.cost(w.cache.running, w.tokens)
 	w.run(c)
@@ -276,9 +276,9 @@ func (w *path) step() {
 	w.repeat(c)
 }
 
-// decodesBeside is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
+// concurrentDecodes is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
 // experts. In the mean all sequences decode for that part of a step.
-func (w *path) decodesBeside() float64 {
+func (w *path) concurrentDecodes() float64 {
 	share := max(1-w.busy(), 0)
 	if w.cache.running == 0 {
 		return 0
@@ -359,7 +359,7 @@ func (w *path) admit() {
 
 // fits reports whether a job may begin.
 func (w *path) fits(v *job) bool {
-	w.cache.room = w.blocks*(1-w.server.Scheduler.Watermark) - w.held
+	w.cache.freeBlocks = w.blocks*(1-w.server.Scheduler.Watermark) - w.held
 	return w.policy.admits(&w.cache, claim{need: v.begin + v.growth*float64(v.done), longest: v.longest(), left: v.due(w.yields)})
 }
 
@@ -379,7 +379,7 @@ func (w *path) begin(i int32, tokens float64) {
 	if v.lost > 0 {
 		v.done++ // the token that comes with the prompt
 	}
-	if v.left = v.steps - v.done; w.handed && tokens == 0 {
+	if v.left = v.steps - v.done; w.transferred && tokens == 0 {
 		v.first = w.now
 		if w.enter(i); v.left <= 0 { // its only token came with its cache
 			w.last(v, w.now)
@@ -478,19 +478,19 @@ func (w *path) wait() {
 	}
 	if !w.ahead {
 		w.cache.expect = expectFirst
-		w.rested = max(w.jobs[w.next].at-w.now, 0)
-		w.now += w.rested
+		w.idleBefore = max(w.jobs[w.next].at-w.now, 0)
+		w.now += w.idleBefore
 	}
 	w.ahead, w.formed = false, w.now
 }
 
 // run runs a step with its cost, by the law of replica.run.
 func (w *path) run(c *Cost) {
-	if w.rested > 0 {
-		r := rested(*c, min(w.rested/float64(analytic.Window), 1))
+	if w.idleBefore > 0 {
+		r := withHeadroom(*c, min(w.idleBefore/float64(analytic.Window), 1))
 		c = &r
 	}
-	launch, out, lag := w.formed, w.now, w.now-w.formed
+	launch, out, slack := w.formed, w.now, w.now-w.formed
 	if w.ahead {
 		launch += float64(c.Before)
 	}
@@ -510,8 +510,8 @@ func (w *path) run(c *Cost) {
 		w.formed = unit.Larger(w.now, launched)
 	}
 	w.now = end
-	w.settled = w.rested == 0 && math.Abs(w.now-w.formed-lag) < 1e-9*w.took
-	w.rested = 0
+	w.steadyLead = w.idleBefore == 0 && math.Abs(w.now-w.formed-slack) < 1e-9*w.took
+	w.idleBefore = 0
 }
 
 // coming is the blocks that a prompt has yet to take of which a part is computed and tokens are left.
@@ -530,22 +530,22 @@ func (w *path) repeat(c *Cost) {
 	if len(w.came)+len(w.done) > 0 || decodes && (w.rest > 0 || w.next == len(w.jobs) || w.blocked && (w.freed || w.policy.waits())) {
 		return
 	}
-	length, lead := float64(c.Time), 0.0
+	length, slack := float64(c.Time), 0.0
 	switch {
-	case w.ahead && w.settled:
-		length, lead = w.took, w.now-w.formed
+	case w.ahead && w.steadyLead:
+		length, slack = w.took, w.now-w.formed
 	case w.ahead: // Hosts are ahead by a step where they have launched each before it begins.
 		length -= float64(c.Waits)
-		if lead = length; min(w.now-w.formed, lead) < float64(c.Before+c.Launch) {
+		if slack = length; min(w.now-w.formed, slack) < float64(c.Before+c.Launch) {
 			return
 		}
 	}
-	steps := w.alike(length, lead)
+	steps := w.alike(length, slack)
 	if steps <= 0 {
 		return
 	}
 	w.now += steps * length
-	w.formed = w.now - lead
+	w.formed = w.now - slack
 	w.sums.busy += steps * length
 	w.sums.energy += steps * (float64(c.Energy) - w.power*(float64(c.Time)-length))
 	w.sums.blocks += length * steps * (w.held + w.share*w.growth*(steps-1)/2 - w.coming(w.rest-w.takes*(steps+1)/2))

@@ -20,8 +20,8 @@ func (t *Steadies) Within(events *int) { t.events = events }
 
 // A tally is sums over answers, and what replicas did up to the last of them.
 type tally struct {
-	answers, several, time, ttft, tpot, e2e float64
-	energy, busy, blocks                    float64
+	requests, several, time, ttft, tpot, e2e float64
+	energy, busy, blocks                     float64
 }
 
 // answered adds an answer.
@@ -30,7 +30,7 @@ func (y *tally) answered(q *Record) {
 		y.tpot += float64(tpot)
 		y.several++
 	}
-	y.answers++
+	y.requests++
 	y.ttft += float64(q.TTFT())
 	y.e2e += float64(q.E2E())
 }
@@ -45,7 +45,7 @@ func (y tally) at(c *cluster) tally {
 
 // since is the sums beyond earlier ones.
 func (y tally) since(x *tally) *tally {
-	return &tally{y.answers - x.answers, y.several - x.several, y.time - x.time, y.ttft - x.ttft, y.tpot - x.tpot, y.e2e - x.e2e,
+	return &tally{y.requests - x.requests, y.several - x.several, y.time - x.time, y.ttft - x.ttft, y.tpot - x.tpot, y.e2e - x.e2e,
 		y.energy - x.energy, y.busy - x.busy, y.blocks - x.blocks}
 }
 
@@ -74,11 +74,11 @@ func (t *Steadies) simulated(replicas int, source Source, s span) (*tally, error
 	if c.kept.clients > 0 {
 		most = min(most, *t.events/4)
 	}
-	for ; events < most && !s.enough(c, sum.answers, events) && c.step(); events++ {
+	for ; events < most && !s.enough(c, sum.requests, events) && c.step(); events++ {
 		if events%64 == 0 && t.ctx.Err() != nil {
 			return nil, t.ctx.Err()
 		}
-		if sum.answers >= float64(len(parts))*s.part {
+		if sum.requests >= float64(len(parts))*s.part {
 			if parts = append(parts, sum.at(c)); s.alike && repeated(parts) {
 				parts, s.skip = parts[len(parts)-3:], 0
 				break
@@ -100,13 +100,13 @@ func repeated(parts []tally) bool {
 		return false
 	}
 	last, before := parts[n-1].since(&parts[n-2]), parts[n-3].since(&parts[n-4])
-	same := func(a, b float64) bool { return math.Abs(a/last.answers-b/before.answers) <= 1e-3*a/last.answers }
+	same := func(a, b float64) bool { return math.Abs(a/last.requests-b/before.requests) <= 1e-3*a/last.requests }
 	return same(last.time, before.time) && same(last.ttft, before.ttft) && same(last.e2e, before.e2e)
 }
 
 // steady is the means over answers, of which so many come a second, of a queue that draws so much power while no step runs.
 func (y *tally) steady(rate float64, idle unit.Watts) *Steady {
-	n, time := max(y.answers, 1), y.time
+	n, time := max(y.requests, 1), y.time
 	st := &Steady{Rate: rate, TTFT: unit.Seconds(y.ttft / n), E2E: unit.Seconds(y.e2e / n), TPOT: unit.Seconds(y.tpot / max(y.several, 1))}
 	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT) // This is Little's law.
 	st.Utilization, st.Cache = min(y.busy/time, 1), min(y.blocks/time, 1)
@@ -138,7 +138,7 @@ func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 	if f.pipelined() {
 		least = n / 2
 	}
-	if sums.answers < float64(max(least, 1)) {
+	if sums.requests < float64(max(least, 1)) {
 		return nil, fmt.Errorf("%g requests a second: fewer than %d answers end within %d events; simulate it", rate, least, mostEvents)
 	}
 	return sums.steady(rate, f.idle()), nil
@@ -147,9 +147,9 @@ func (t *Steadies) opened(f *flow, rate float64) (*Steady, error) {
 // Clients of a closed loop begin together. Those whose requests are alike end together too, in waves, which are soon the same; others
 // spread over time. Where sequences are preempted they do so slowly: TPOT of deepseek-v2-lite on an L40S still grew after 36 waves.
 const (
-	waves        = 18
-	manyWaves    = 72
-	fewAnswers   = 1000
+	rounds       = 18
+	manyRounds   = 72
+	fewRequests  = 1000
 	someEvents   = 1 << 16
 	turning      = 4 // replicas that take turns, at most: a client has most of its requests at others than the one that answered it last
 	leastClients = 8 // fewest clients of the replicas, for their number is rounded
@@ -196,10 +196,10 @@ func (c *Crowd) Wait(f *Figures) {
 func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 	f, part := t.flow, t.Crowd(clients, replicas)
 	few := float64(part.Clients)
-	wave := min(few, float64(f.most*part.Replicas)/f.peers) // sequences that run at once
-	length := span{part: few, answers: waves * wave, skip: 2.0 / 3, alike: true}
+	round := min(few, float64(f.most*part.Replicas)/f.peers) // sequences that run at once
+	length := span{part: few, answers: rounds * round, skip: 2.0 / 3, alike: true}
 	if t.prompt.Kind != "fixed" || t.gen.Kind != "fixed" || t.server.gainsVary() {
-		length = span{part: few, answers: max(waves*wave, fewAnswers), events: someEvents, spread: manyWaves * few, skip: 1.0 / 3}
+		length = span{part: few, answers: max(rounds*round, fewRequests), events: someEvents, spread: manyRounds * few, skip: 1.0 / 3}
 	}
 	alone := [2]int{part.Replicas, part.Clients}
 	sums, known := t.crowds[alone]
@@ -210,12 +210,12 @@ func (t *Steadies) clients(clients, replicas int) (*Steady, error) {
 		}
 		t.crowds[alone] = sums
 	}
-	if sums.answers == 0 { // it would take too long
+	if sums.requests == 0 { // it would take too long
 		return f.looped(int(math.Ceil(few / float64(part.Replicas) * f.peers))), t.ctx.Err()
 	}
 	all, longer := *sums, part.Beyond*sums.e2e/few
 	all.e2e, all.ttft = all.e2e+longer, all.ttft+longer
-	return all.steady(float64(clients)/f.units(replicas)*all.answers/all.e2e, f.idle()), nil
+	return all.steady(float64(clients)/f.units(replicas)*all.requests/all.e2e, f.idle()), nil
 }
 
 // requests draws the requests of clients without end: of each block of them the lengths are equally likely parts of their distributions, in

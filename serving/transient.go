@@ -73,25 +73,25 @@ func Examine(arrivals, ends []unit.Seconds) *Transient {
 		return nil
 	}
 	sorted := slices.Sorted(slices.Values(ends))
-	answers := make([]unit.Seconds, n)
+	times := make([]unit.Seconds, n)
 	f, ended := &filling{}, 0
 	for i, at := range arrivals {
 		for ended < n && sorted[ended] <= at {
 			ended++
 		}
 		f.arrive(i - ended)
-		answers[i] = ends[i] - at
+		times[i] = ends[i] - at
 	}
-	slices.Sort(answers)
-	t := &Transient{Span: arrivals[n-1] - arrivals[0], Answer: answers[n/2]}
+	slices.Sort(times)
+	t := &Transient{Span: arrivals[n-1] - arrivals[0], Answer: times[n/2]}
 	begin, steady := f.length()
 	end, _ := slices.BinarySearch(arrivals, arrivals[n-1]-t.Answer)
-	t.settle(f, begin, end, steady)
+	t.setCounted(f, begin, end, steady)
 	return t
 }
 
-// settle sets which requests count.
-func (t *Transient) settle(f *filling, begin, end int, steady bool) {
+// setCounted sets which requests count.
+func (t *Transient) setCounted(f *filling, begin, end int, steady bool) {
 	t.Begin, t.End, t.Steady = begin, end, steady && end-begin >= f.n/4
 	if !t.Steady {
 		t.Begin, t.End = 0, f.n

@@ -71,7 +71,7 @@ func (a *Ablation) Buys(fitted bool) (mean float64, ok bool) {
 // value is that of all constants ideal at once.
 func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 	for i := range rows { // fills what is kept, so that the copies below look nothing up
-		if _, err := s.question(&rows[i].Config); err != nil {
+		if _, err := s.caseOf(&rows[i].Config); err != nil {
 			return nil, nil, err
 		}
 	}

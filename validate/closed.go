@@ -8,11 +8,11 @@ import (
 	"llmprof/unit"
 )
 
-// together is how many prompts of clients in a closed loop come with one step. Those of answers of
+// promptsPerStep is how many prompts of clients in a closed loop come with one step. Those of answers of
 // one length end together, and so do their prompts: as many share a step as its budget of tokens
 // holds, where prompts are not cut into chunks as many whole ones. Others ask one after the other, where not several do during one step,
 // or during the decode steps after which the engine receives new requests.
-func (c *Config) together(w *analytic.Workload, p *analytic.Predictor, whole bool) float64 {
+func (c *Config) promptsPerStep(w *analytic.Workload, p *analytic.Predictor, whole bool) float64 {
 	n := float64(w.Batch)
 	if c.Load == Varied {
 		return max(n/float64(w.GenLen)*float64(max(c.RecvInterval, 1)), 1)
@@ -85,7 +85,7 @@ func goes(p *analytic.Predictor, w *analytic.Workload, prompts float64) (sum uni
 // draws less than it.
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
-	stops := (float64(c.Batch) - min(p.together, float64(c.Batch))) / float64(c.Gen) * float64(p.joins)
+	stops := (float64(c.Batch) - min(p.promptsPerStep, float64(c.Batch))) / float64(c.Gen) * float64(p.joins)
 	if p.apart && c.Load == Closed {
 		stops /= 2
 	}

@@ -35,14 +35,14 @@ type Scorer struct {
 	// change, if not nil, alters the constants of every estimate.
 	change func(*roofline.Constants)
 
-	models   map[string]found[*models.Model]
-	gpus     map[string]found[*hardware.GPU]
-	stored   map[storage]found[stored]
-	engines  map[runner]found[analytic.Engine]
-	machines map[runner]found[*analytic.Machine]
-	alters   map[runner]found[bool]              // whether change alters a constant of it
-	altered  map[runner]found[*analytic.Machine] // machines with a changed constant
-	answers  map[Config]found[prediction]
+	models      map[string]found[*models.Model]
+	gpus        map[string]found[*hardware.GPU]
+	stored      map[storage]found[stored]
+	engines     map[runner]found[analytic.Engine]
+	machines    map[runner]found[*analytic.Machine]
+	alters      map[runner]found[bool]              // whether change alters a constant of it
+	altered     map[runner]found[*analytic.Machine] // machines with a changed constant
+	predictions map[Config]found[prediction]
 }
 
 // found is what a name or a configuration led to, or why to nothing.
@@ -54,12 +54,12 @@ type found[T any] struct {
 // A prediction is the estimate of a configuration.
 type prediction struct {
 	analytic.Estimate
-	first    analytic.Estimate // estimate of one client alone; only for clients in a closed loop
-	joins    unit.Seconds      // time that a prompt adds to a decode step of all clients; only for clients in a closed loop
-	together float64           // prompts that a step has; only of clients in a closed loop
-	apart    bool              // prompts have steps of their own
-	ffn      string            // feed-forward layers of the model, as Row.FFN
-	kind     string            // what mixes its tokens, as Row.Kind
+	first          analytic.Estimate // estimate of one client alone; only for clients in a closed loop
+	joins          unit.Seconds      // time that a prompt adds to a decode step of all clients; only for clients in a closed loop
+	promptsPerStep float64           // prompts that a step has; only of clients in a closed loop
+	apart          bool              // prompts have steps of their own
+	ffn            string            // feed-forward layers of the model, as Row.FFN
+	kind           string            // what mixes its tokens, as Row.Kind
 
 	placement string // what of it lies in host memory, as Row.InHost
 }
@@ -126,39 +126,39 @@ func (s *Scorer) Canonical(c Config) Config {
 }
 
 func (s *Scorer) predict(c Config) (prediction, error) {
-	return once(&s.answers, c, s.estimate)
+	return once(&s.predictions, c, s.estimate)
 }
 
 func (s *Scorer) estimate(c Config) (p prediction, err error) {
-	question, err := s.question(&c)
+	resolved, err := s.caseOf(&c)
 	if err != nil {
 		return p, err
 	}
-	predictor, err := analytic.NewPredictor(question)
+	predictor, err := analytic.NewPredictor(resolved)
 	if err != nil {
 		return p, &mismatch{Impossible, err}
 	}
-	p.kind, p.ffn = Architecture(question.Model)
-	p.placement = placement(question.Offload)
-	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
+	p.kind, p.ffn = Architecture(resolved.Model)
+	p.placement = placement(resolved.Offload)
+	if p.Estimate, err = predictor.Predict(&resolved.Workload); err != nil {
 		return p, &mismatch{Impossible, err}
 	}
 	if err := holds(&c, &p.Memory); err != nil {
 		return p, &mismatch{DoesNotFit, err}
 	}
 	if c.Load.clients() {
-		alone := question.Workload
+		alone := resolved.Workload
 		alone.Batch = 1
 		if p.first, err = predictor.Predict(&alone); err != nil {
 			return p, &mismatch{Impossible, err}
 		}
-		name := question.Machine.Engine.Profile().Engine()
-		p.together = c.together(&question.Workload, predictor, !cuts(name))
-		scheduler, err := engine.SchedulerOf(name, question.Machine.Engine, question.Machine.GPU)
+		name := resolved.Machine.Engine.Profile().Engine()
+		p.promptsPerStep = c.promptsPerStep(&resolved.Workload, predictor, !cuts(name))
+		scheduler, err := engine.SchedulerOf(name, resolved.Machine.Engine, resolved.Machine.GPU)
 		if p.apart = err == nil && !scheduler.Mixed; p.apart {
-			p.joins = goes(predictor, &question.Workload, p.together)
+			p.joins = goes(predictor, &resolved.Workload, p.promptsPerStep)
 		} else {
-			p.joins = joins(predictor, &question.Workload, p.together)
+			p.joins = joins(predictor, &resolved.Workload, p.promptsPerStep)
 		}
 	}
 	return p, nil
@@ -187,8 +187,8 @@ func holds(c *Config, m *analytic.Memory) error {
 	return nil
 }
 
-// question turns a configuration into a case, as "llmprof estimate" does.
-func (s *Scorer) question(c *Config) (*analytic.Case, error) {
+// caseOf turns a configuration into a case, as "llmprof estimate" does.
+func (s *Scorer) caseOf(c *Config) (*analytic.Case, error) {
 	m, err := once(&s.models, c.Model, s.Model)
 	if err != nil {
 		return nil, &mismatch{UnknownModel, err}

@@ -127,7 +127,7 @@ func (p *OperatorPhase) report(s *Scorer) (*analytic.Case, *breakdown.Report, er
 	if p.Decode { // the one step of a request whose prompt is what the cache held
 		at.Prompt = p.Context
 	}
-	c, err := s.question(&at)
+	c, err := s.caseOf(&at)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -60,7 +60,7 @@ func TestOperators(t *testing.T) {
 	}
 	d := &phases[1]
 	lines := map[string]breakdown.Operator{}
-	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", Mode: "graph", TP: 1, Batch: 1, Prompt: 1087, Gen: 2,
+	c, err := s.caseOf(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", Mode: "graph", TP: 1, Batch: 1, Prompt: 1087, Gen: 2,
 		Weights: "bf16", Load: Static})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestOperatorsAddUp(t *testing.T) {
 	if !slices.Equal(p.Untimed, []string{"host"}) {
 		t.Errorf("not timed: %v", p.Untimed)
 	}
-	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16",
+	c, err := s.caseOf(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16",
 		Load: Static})
 	if err != nil {
 		t.Fatal(err)

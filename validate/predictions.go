@@ -100,7 +100,7 @@ func (s *Scorer) Forecast(c Config) ([]Figure, error) {
 func (p *Predictions) Add(s *Scorer, c Config, hash string, settings []byte) *Predicted {
 	point := s.predicted(c)
 	point.Hash, point.Settings = hash, settings
-	if q, err := s.question(&c); err == nil && point.Reason == nil {
+	if q, err := s.caseOf(&c); err == nil && point.Reason == nil {
 		cal := Named{q.Machine.Cal.Name, q.Machine.Cal.Source}
 		point.Calibration = &cal.Name
 		if !slices.Contains(p.Calibrations, cal) {

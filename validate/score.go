@@ -224,20 +224,20 @@ func (s *Scorer) predictAhead(all []Observation) {
 	known := map[Config]bool{}
 	for i := range all {
 		c := all[i].Config
-		if _, kept := s.answers[c]; kept || known[c] || all[i].Check() != nil {
+		if _, kept := s.predictions[c]; kept || known[c] || all[i].Check() != nil {
 			continue
 		}
 		known[c] = true
 		s.findInputs(&c)
 		todo = append(todo, c)
 	}
-	answers := make([]found[prediction], len(todo))
-	concurrent.Each(len(todo), func(i int) { answers[i].value, answers[i].err = s.estimate(todo[i]) })
-	if s.answers == nil {
-		s.answers = make(map[Config]found[prediction], len(todo))
+	predictions := make([]found[prediction], len(todo))
+	concurrent.Each(len(todo), func(i int) { predictions[i].value, predictions[i].err = s.estimate(todo[i]) })
+	if s.predictions == nil {
+		s.predictions = make(map[Config]found[prediction], len(todo))
 	}
 	for i, c := range todo {
-		s.answers[c] = answers[i]
+		s.predictions[c] = predictions[i]
 	}
 }
 

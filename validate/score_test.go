@@ -116,7 +116,7 @@ func TestClosedLoop(t *testing.T) {
 		t.Errorf("answers of one length take %v s a token, want those of a batch that starts together, %v s", closed.Predicted, static.Predicted)
 	}
 	o.Load = Static
-	q, err := s.question(&o.Config)
+	q, err := s.caseOf(&o.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ var llamaCPP = Engine{
 			Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",
 				"recurrent_gemma", "rwkv", "zamba2"},
 			Split:   wholeModels,
-			Weights: ggmlWeights, Mixes: analytic.MixesAlone, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
+			Weights: ggmlWeights, GGUF: analytic.OnlyGGUF, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
 			Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
 			KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
 		},
@@ -184,8 +184,8 @@ func ggmlElement(l *analytic.Lowering, i int, launches float64, moved unit.Bytes
 	return k
 }
 
-// ggmlBeside makes element-wise kernels beside the one of an operator, which do nothing but move so many bytes.
-func ggmlBeside(l *analytic.Lowering, i int, launches float64, moved unit.Bytes) {
+// ggmlExtra makes element-wise kernels beside the one of an operator, which do nothing but move so many bytes.
+func ggmlExtra(l *analytic.Lowering, i int, launches float64, moved unit.Bytes) {
 	ggmlElement(l, i, launches, 0).Work = roofline.Work{Acts: moved}
 }
 
@@ -290,12 +290,12 @@ func quantizeInput(l *analytic.Lowering, i int, rows, n float64) {
 	if l.GPU.Vendor == apple {
 		return // Metal's products read FP32
 	}
-	ggmlBeside(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
+	ggmlExtra(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
 }
 
 // fixup makes the kernels that add up tiles that several thread blocks share.
 func fixup(l *analytic.Lowering, i int, rows, n float64) {
-	ggmlBeside(l, i, n, unit.FP32.Bytes(2*n*fixupBlocks*tileRows*rows))
+	ggmlExtra(l, i, n, unit.FP32.Bytes(2*n*fixupBlocks*tileRows*rows))
 }
 
 // floatProduct makes the kernels of a GEMM with weights in 16 or 32 bits: llama.cpp's kernels up
@@ -308,7 +308,7 @@ func floatProduct(l *analytic.Lowering, i int, n float64) {
 		return
 	}
 	if rows > floatRows {
-		ggmlBeside(l, i, 2*n, unit.Bytes(6*rows*(n*o.Shape.K+o.Shape.N)))
+		ggmlExtra(l, i, 2*n, unit.Bytes(6*rows*(n*o.Shape.K+o.Shape.N)))
 	}
 	k := l.Launch(i, roofline.SkinnyGEMM, n)
 	k.Shape.M = min(rows, floatRows)
@@ -368,7 +368,7 @@ func ggmlAttention(l *analytic.Lowering, i int) {
 		more = 1
 	}
 	if more > 0 {
-		ggmlBeside(l, i, more, 0)
+		ggmlExtra(l, i, more, 0)
 	}
 }
 

@@ -124,7 +124,7 @@ const promptDecay, promptGroups = 8.0, 32
 // chosenInPrompt is the experts to which the tokens of one prompt are sent, as a share of those where all are chosen equally often. It is 1
 // where the case says how experts are chosen.
 func chosenInPrompt(s *operator.Step, o *operator.Op) float64 {
-	if o.Type != operator.ExpertProduct || o.Shape.Experts == 0 || s.Offload.Given || s.Batch > 1 {
+	if o.Type != operator.ExpertProduct || o.Shape.Experts == 0 || s.Offload.PopularityKnown || s.Batch > 1 {
 		return 1
 	}
 	chosen := 0.0

@@ -9,7 +9,7 @@ import (
 	"llmprof/unit"
 )
 
-// extraWeights is the memory of weights that a rank of a server has beside the decoder's matrices. Towers are cut over the ranks of TP.
+// extraWeights is the memory of weights that a rank of a server has beside the decoder's matrices. Encoders are cut over the ranks of TP.
 func extraWeights(r *operator.Rank) unit.Bytes {
 	b := r.Bytes(float64(r.Model.Towers) / float64(r.Par.TP))
 	for _, t := range r.Model.Rotary {

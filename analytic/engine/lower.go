@@ -38,7 +38,7 @@ func (e *Engine) lowerOne(l *analytic.Lowering, i int) {
 	}
 }
 
-// encoderLaunches are the kernels of a tower for each of its products: a layer of 4 has 12, with norms, rotary positions, attention, the
+// encoderLaunches are the kernels of an encoder for each of its products: a layer of 4 has 12, with norms, rotary positions, attention, the
 // activation and sums, which no CUDA graph launches (vllm/model_executor/models/qwen3_vl.py).
 const encoderLaunches = 3
 

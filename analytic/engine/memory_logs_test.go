@@ -20,7 +20,7 @@ import (
 
 const gib = 1 << 30
 
-// loggedAs names the model of the table for a checkpoint that has another name, the scheme of its weights, and its towers where the table's
+// loggedAs names the model of the table for a checkpoint that has another name, the scheme of its weights, and its encoders where the table's
 // entry has none.
 var loggedAs = map[string]struct {
 	model, scheme string
@@ -131,7 +131,7 @@ func TestVLLMAsLogged(t *testing.T) {
 	}
 }
 
-// TestNewestAsLogged holds vLLM 0.33 to its starts on one and two H200 (experiments/h200-pair/memory.txt), of decoders without towers and
+// TestNewestAsLogged holds vLLM 0.33 to its starts on one and two H200 (experiments/h200-pair/memory.txt), of decoders without encoders and
 // without prefix caching.
 func TestNewestAsLogged(t *testing.T) {
 	for _, x := range []struct {

@@ -20,8 +20,8 @@ type vllmMemory struct{ version }
 // since reports whether the release is 0.minor or a later one.
 func (v vllmMemory) since(minor int) bool { return !v.before(version{0, minor, 0}) }
 
-// held reports whether blocks count that PyTorch's allocator keeps for itself, and communicators.
-func (v vllmMemory) held() bool { return v.before(version{0, 6, 4}) }
+// countsHeldBlocks reports whether blocks count that PyTorch's allocator keeps for itself, and communicators.
+func (v vllmMemory) countsHeldBlocks() bool { return v.before(version{0, 6, 4}) }
 
 // allRunner2 reports whether the second model runner runs all models, and counts its CUDA graphs.
 func (v vllmMemory) allRunner2() bool { return v.since(29) }
@@ -106,7 +106,7 @@ func (v vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 	b := vllmAlone
 	ranks := max(r.Par.TP, r.Par.ExpertRanks())
 	switch {
-	case v.held() && ranks > 1:
+	case v.countsHeldBlocks() && ranks > 1:
 		b += operator.NCCL
 	case v.allRunner2() || ranks > 1 && g.Joined() <= 1:
 	case ranks == 2:
@@ -122,7 +122,7 @@ func (v vllmMemory) outside(r *operator.Rank, g *hardware.GPU) unit.Bytes {
 // peak is the peak of the profiled step: of the model's pass, or of sampling a token of every sequence, for which the hidden states
 // and their copy stay alive. Vocabularies are not divided by TP, since every rank gathers the scores.
 func (v vllmMemory) peak(r *operator.Rank, g *hardware.GPU) func(tokens, sequences float64) unit.Bytes {
-	if v.held() {
+	if v.countsHeldBlocks() {
 		return heldByPass(r, g)
 	}
 	pass := operator.NewFootprint(r, 0)
@@ -182,8 +182,8 @@ func workspaces(r *operator.Rank, tokens float64) (b unit.Bytes) {
 	return b
 }
 
-// images are the inputs and outputs of a vision tower that stay alive in the profiled step, of as many image tokens as a step has: 28 by
-// 28 pixels of three colours in 16 bits for each, as of towers with patches of 14 that merge four.
+// images are the inputs and outputs of a vision encoder that stay alive in the profiled step, of as many image tokens as a step has: 28 by
+// 28 pixels of three colours in 16 bits for each, as of encoders with patches of 14 that merge four.
 func images(r *operator.Rank, tokens float64) unit.Bytes {
 	if r.Model.Towers == 0 {
 		return 0
@@ -191,7 +191,7 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 	return r.Bytes(tokens * (28*28*3 + float64(r.Model.Hidden)))
 }
 
-// largestImage is the largest image that the processor of a model makes; nothing where its towers are not loaded.
+// largestImage is the largest image that the processor of a model makes; nothing where its encoders are not loaded.
 func largestImage(m *models.Model) models.Media {
 	const side = 1 << 13 // pixels, more than any processor leaves
 	if m.Towers == 0 {
@@ -204,7 +204,7 @@ func largestImage(m *models.Model) models.Media {
 	return image
 }
 
-// encoding is what a vision tower has alive at most in the profiled step: four streams, of positions, of the residual and of both sides of
+// encoding is what a vision encoder has alive at most in the profiled step: four streams, of positions, of the residual and of both sides of
 // a norm, and a perceptron's first product and its activation, each four times as wide, which ranks share. It reads as many images as a
 // step has tokens for, and one at least (MultiModalBudget of vllm/multimodal/encoder_budget.py).
 func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes {
@@ -229,7 +229,7 @@ func (v vllmMemory) allocation(r *operator.Rank, g *hardware.GPU) *operator.Allo
 	}
 	a.Caches = func(budget float64) []operator.Pages { return vllmPages(r, v.steps(r)*budget) }
 	a.Log = func(cache unit.Bytes, longest, budget float64) operator.Log {
-		return v.log(a.Caches(budget), cache, longest, v.beside(r, g))
+		return v.log(a.Caches(budget), cache, longest, v.extraStates(r, g))
 	}
 	return a
 }
@@ -249,10 +249,10 @@ func (v vllmMemory) steps(r *operator.Rank) float64 {
 	}
 }
 
-// beside is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes). The
+// extraStates is how many states a request holds at worst besides its own where prefixes are cached (MambaSpec.max_memory_usage_bytes). The
 // prefixes of hybrids are cached by default since 0.28 (is_prefix_caching_supported of vllm/config/model.py). Steps of prompts write
 // states of Mamba 2 within them since 0.32 (num_prefill_checkpoint_blocks), and FlashInfer's those of gated delta nets since 0.33.
-func (v vllmMemory) beside(r *operator.Rank, g *hardware.GPU) float64 {
+func (v vllmMemory) extraStates(r *operator.Rank, g *hardware.GPU) float64 {
 	if r.Settings.NoPrefixCache || !v.since(28) && !r.Settings.PrefixCache {
 		return 0
 	}

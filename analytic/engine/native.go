@@ -35,7 +35,7 @@ var native = Engine{lower: lowerNative, profile: analytic.Profile{
 		"token back assumed",
 	Constants: nativeConstants.set, Graph: true, TextAlone: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
 	Support: analytic.Support{
-		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies, Mixes: analytic.NoMixes,
+		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies, GGUF: analytic.NoGGUF,
 		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16},
 		KV: []unit.Format{unit.BF16, unit.FP16},
 	},

@@ -51,7 +51,7 @@ func TestPairAsLogged(t *testing.T) {
 	for _, x := range []struct {
 		model, engine string
 		tokens        float64
-		weights       float64 // GiB of each GPU; the checkpoint of qwen3.6-27b has a tower that the measured configuration lacks
+		weights       float64 // GiB of each GPU; the checkpoint of qwen3.6-27b has an encoder that the measured configuration lacks
 	}{
 		{"llama3.1-70b", "vllm@0.33.0", 391936, 65.74}, {"qwen3-30b-a3b", "vllm@0.33.0", 2123664, 28.46},
 		{"qwen3.6-27b", "vllm@0.33.0", 3231041, 0}, {"llama3.1-70b", "sglang@0.5.23", 385984, 65.77},

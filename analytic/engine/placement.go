@@ -162,7 +162,7 @@ func (p *Placement) Of(c *analytic.Case) (placed analytic.Case, err error) {
 		placed.Machine = &m
 	}
 	if placed.Model, placed.Offload, err = p.Place(c.Model); placed.Offload != nil {
-		placed.Offload.Given = c.Popularity != nil
+		placed.Offload.PopularityKnown = c.Popularity != nil
 	}
 	return placed, err
 }

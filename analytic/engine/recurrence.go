@@ -51,7 +51,7 @@ type scanHost struct {
 
 // A scanLaunches is the kernels of the gated delta rule over a prompt, which no CUDA graph has.
 type scanLaunches struct {
-	beside        float64 // kernels that the tables do not have
+	untabled      float64 // kernels that the tables do not have
 	moves, tabled float64 // launches of the host for these, and for those that the tables have
 }
 
@@ -71,8 +71,8 @@ func (h scanHost) scan(l *analytic.Lowering, i int) {
 	}
 	n, state, tp := h.prompt(l), k.Work.State, float64(l.Step.Par.TP)
 	k.Helpers = n.tabled - k.Launches
-	moved := l.Launch(i, roofline.Elementwise, n.beside)
-	moved.Helpers = n.moves - n.beside
+	moved := l.Launch(i, roofline.Elementwise, n.untabled)
+	moved.Helpers = n.moves - n.untabled
 	moved.Work = roofline.Work{State: 2 * state, Acts: l.Step.Bytes(2 * l.Step.Tokens() * (float64(s.Conv) + s.Width()) / tp)}
 	gatedNorm(l, i, h.norms)
 }

@@ -66,7 +66,7 @@ var sglang = Engine{
 		Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true, Receives: 1, Streams: 1},
 		sglangBudget,
 	}}, launch: sglangLaunch, resolve: sglangResolve,
-	lower: lowerServed, decodes: sglangRows, prompts: captured{sglangPrompts, sglangPieces}, overlaps: 1024,
+	lower: lowerServed, decodes: sglangRows, prompts: captured{sglangPrompts, sglangPiecewise}, overlaps: 1024,
 	tile: sglangTile(sglangTuned),
 	kernels: kernels{
 		operator.Index: choose, operator.Attend: sparsely(lowerFused, true),
@@ -98,7 +98,7 @@ func sglangFlashInfer(e *Engine) {
 // sequences, two of Triton's split and gate, and the results are copied. The tables have six of Triton's: two norms, sums, the triangular
 // system, states and results. Graphs have a kernel that takes the projections apart, and the gated norm.
 var sglangScans = scanHost{norms: 2, triton: 2, states: 2, prompt: func(*analytic.Lowering) scanLaunches {
-	return scanLaunches{beside: 4, moves: 6, tabled: 2 * 6}
+	return scanLaunches{untabled: 4, moves: 6, tabled: 2 * 6}
 }}
 
 // sglangDelta makes SGLang one that runs the gated delta rule over prompts by FlashInfer on Hopper, four kernels of it where sequences are
@@ -110,7 +110,7 @@ func sglangDelta(e *Engine, _ version) {
 		if !hopper(l.GPU) {
 			return sglangScans.prompt(l)
 		}
-		return scanLaunches{beside: 8, moves: 10, tabled: 2*2 + 2 + 4}
+		return scanLaunches{untabled: 8, moves: 10, tabled: 2*2 + 2 + 4}
 	}}
 	e.kernels[operator.Scan], e.kernels[operator.ChunkedScan] = h.step, h.scan
 }
@@ -322,10 +322,10 @@ var sglangRows = captured{
 // sglangLatent is the most tokens of a CUDA graph of prompts with latent attention.
 const sglangLatent = 2048
 
-// sglangPieces is the most tokens of a piecewise CUDA graph of prompts: those of a step. There are none with
+// sglangPiecewise is the most tokens of a piecewise CUDA graph of prompts: those of a step. There are none with
 // PP, on GPUs of other vendors and for some architectures (piecewise_cuda_graph_disabled_model_archs in
 // configs/model_config.py).
-func sglangPieces(l *analytic.Lowering) float64 {
+func sglangPiecewise(l *analytic.Lowering) float64 {
 	most := sglangGraphs(l)
 	if latent(l.Step.Model) {
 		most = min(most, sglangLatent)
@@ -333,7 +333,7 @@ func sglangPieces(l *analytic.Lowering) float64 {
 	return most
 }
 
-// sglangGraphs is sglangPieces without a limit of latent attention.
+// sglangGraphs is sglangPiecewise without a limit of latent attention.
 func sglangGraphs(l *analytic.Lowering) float64 {
 	if l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || l.Step.Model.Family == "qwen3_next" {
 		return 0

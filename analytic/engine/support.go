@@ -94,7 +94,7 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 // ReadsGGUF reports whether the engine of a name reads files of llama.cpp alone.
 func ReadsGGUF(name string) bool {
 	e, err := Parse(name)
-	return err == nil && name != "" && e.Profile().Support.Mixes == analytic.MixesAlone
+	return err == nil && name != "" && e.Profile().Support.GGUF == analytic.OnlyGGUF
 }
 
 // gguf reports whether weights are those of a file of llama.cpp.
@@ -104,9 +104,9 @@ func gguf(s *models.Scheme) bool { return s.Stored && strings.HasPrefix(s.Name, 
 func mixed(s *analytic.Support, scheme *models.Scheme) string {
 	packed := scheme.Weights == unit.INT8 || scheme.Weights == unit.INT4
 	switch {
-	case packed && gguf(scheme) && s.Mixes == analytic.NoMixes:
+	case packed && gguf(scheme) && s.GGUF == analytic.NoGGUF:
 		return fmt.Sprintf("has no quantizations of llama.cpp (%s)", scheme.Name)
-	case packed && !gguf(scheme) && s.Mixes == analytic.MixesAlone:
+	case packed && !gguf(scheme) && s.GGUF == analytic.OnlyGGUF:
 		return fmt.Sprintf("has no weights in %s: in 8 and 4 bits it has quantizations of its own, as q4_k_m and q8_0", scheme.Name)
 	}
 	return ""

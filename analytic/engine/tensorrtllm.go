@@ -128,7 +128,7 @@ var tensorRTRuns = analytic.Support{
 	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},
 	Acts:    []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.NVFP4}, // features/quantization
-	Mixes:   analytic.NoMixes,
+	GGUF:    analytic.NoGGUF,
 	Split:   tensorRTSplit,
 }
 
@@ -153,7 +153,7 @@ var tensorRT2024 = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for " +
 		"releases up to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
 	Constants: defaults{{roofline.HostStep, 0.6e-3}}.set, Older: older, Reserve: 2.5e9,
-	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts,
+	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, GGUF: analytic.NoGGUF, Acts: tensorRTRuns.Acts,
 		KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}
 
@@ -163,7 +163,7 @@ var edge = Engine{lower: lowerPlain, profile: analytic.Profile{
 	Source: "fused kernels and a CUDA graph; neither its host time nor what its kernels fuse is published: 20 µs to read the token " +
 		"back assumed",
 	Constants: defaults{{roofline.HostStep, 20e-6}}.set, Graph: true,
-	Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
+	Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, GGUF: analytic.NoGGUF},
 }}
 
 // tensorRTTile sets the tile of TensorRT-LLM's grouped GEMMs. A rank of EP multiplies all pairs of a token and an expert where the Triton

@@ -60,11 +60,11 @@ var eagerRuns = analytic.Support{
 	Default: true, Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.INT4, unit.MXFP4},
 	Since: map[unit.Format]float64{unit.FP8: 8.9, unit.MXFP4: 7.5},
 	Acts:  []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.MXFP4},
-	Mixes: analytic.NoMixes,
+	GGUF:  analytic.NoGGUF,
 }
 
 // eagerGraphRuns is limited to vendors with CUDA graphs.
-var eagerGraphRuns = analytic.Support{Vendors: []string{nvidia, amd}, Mixes: analytic.NoMixes}
+var eagerGraphRuns = analytic.Support{Vendors: []string{nvidia, amd}, GGUF: analytic.NoGGUF}
 
 // eagerHostError is the relative error for another host: of two hosts that ran the same steps one
 // took 10.7 µs a launch and the other 21.5 µs. "llmprof calibrate --engine transformers" measures

@@ -292,14 +292,14 @@ func addsOne(m *models.Model) bool {
 // takes some 110 to 170 µs for a kernel of Triton's where PyTorch's sum of two vectors takes 13 (the same experiment).
 var vllmScans = scanHost{norms: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(l *analytic.Lowering) scanLaunches {
 	if hopper(l.GPU) || dataCentreBlackwell(l.GPU) {
-		return scanLaunches{beside: 8, moves: vllmTriton + 7, tabled: 4}
+		return scanLaunches{untabled: 8, moves: vllmTriton + 7, tabled: 4}
 	}
 	return vllmTritonScans.prompt(l)
 }}
 
 // vllmTritonScans has the gated delta rule by Triton on every GPU, as vLLM has it where FlashInfer is not installed.
 var vllmTritonScans = scanHost{norms: 2, triton: vllmTriton, states: vllmTriton + 1, prompt: func(*analytic.Lowering) scanLaunches {
-	return scanLaunches{beside: 8, moves: vllmTriton + 7, tabled: vllmTriton*6 + 1}
+	return scanLaunches{untabled: 8, moves: vllmTriton + 7, tabled: vllmTriton*6 + 1}
 }}
 
 // vllmTriton is the launches of vLLM's host that a kernel of Triton's counts as where Python launches it.

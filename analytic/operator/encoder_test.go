@@ -9,7 +9,7 @@ import (
 	"llmprof/models"
 )
 
-// The encoder does its FLOPs once for each prompt, however the prompt is cut into chunks and the tower over GPUs, and none in decode.
+// The encoder does its FLOPs once for each prompt, however the prompt is cut into chunks and the encoder over GPUs, and none in decode.
 func TestEncoder(t *testing.T) {
 	m := casetest.Model(t, "llama3.1-8b")
 	tower := operator.Encoder{Name: "vision_encoder", Params: 1e9, Prompt: 600,

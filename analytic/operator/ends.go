@@ -73,11 +73,11 @@ func once(dst []Op, first int) []Op {
 	return dst
 }
 
-// An Encoder is a tower that runs once for each request, ahead of its prompt.
+// An Encoder computes on the images or the audio of a prompt. It runs once for each request, ahead of its prompt.
 type Encoder struct {
 	models.Media         // all images, or all audio, of a request
 	Name         string  // name of the operator
-	Params       float64 // parameters of the tower
+	Params       float64 // parameters of the encoder
 	Prompt       float64 // Tokens of a prompt, over which the work of a request is spread where its prompts come in chunks.
 }
 
@@ -91,7 +91,7 @@ func encoded(e []Encoder, groups []Group) (requests float64) {
 	return requests
 }
 
-// productsOfLayer are the products of a layer of a tower: queries, keys and values in one, the output, and two of the MLP.
+// productsOfLayer are the products of a layer of an encoder: queries, keys and values in one, the output, and two of the MLP.
 const productsOfLayer = 4
 
 // encode appends the encoders, each as one operator: all products of its layers in as many equal ones, attention included. Its matrices

@@ -194,7 +194,7 @@ func (r *Rank) blockWidth(b *models.Block) float64 {
 // An Allocation is how an engine shares out the memory of a GPU, as far as the matrices of the model do not say. The zero value stands for
 // an engine whose cache is a number of bytes a token, and whose activations are those of the workload.
 type Allocation struct {
-	Loaded    unit.Bytes // weights beside the matrices: towers, tables of rotary positions, second copies
+	Loaded    unit.Bytes // weights beside the matrices: encoders, tables of rotary positions, second copies
 	Outside   unit.Bytes // memory outside of the framework's allocator; 0 for the reserve that the footprint has
 	Graphs    unit.Bytes // CUDA graphs, where the engine captures them
 	Copied    unit.Bytes // a matrix that is copied from host memory, beside activations

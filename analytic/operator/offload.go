@@ -23,13 +23,13 @@ const (
 
 // An Offload is what of a model lies in the memory of the host.
 type Offload struct {
-	Kinds    []Residence // Kinds say what stays of the layers of each kind.
-	Head     bool        // The LM head does.
-	Cache    bool        // The KV cache of all layers does.
-	Pageable bool        // The weights are in memory that is not pinned, as the pages of a file are.
-	Stays    bool        // No weights are copied to the GPU for steps of many tokens.
-	Given    bool        // The case says how experts are chosen.
-	Read     bool        // The GPU reads matrices where they lie, for every step, and has the work and the caches of their layers.
+	Kinds           []Residence // Kinds say what stays of the layers of each kind.
+	Head            bool        // The LM head does.
+	Cache           bool        // The KV cache of all layers does.
+	Pageable        bool        // The weights are in memory that is not pinned, as the pages of a file are.
+	Stays           bool        // No weights are copied to the GPU for steps of many tokens.
+	PopularityKnown bool        // The case says how experts are chosen.
+	Read            bool        // The GPU reads matrices where they lie, for every step, and has the work and the caches of their layers.
 }
 
 // Place divides the kinds of a model's layers by where their matrices lie, which of tells of each layer from the first to the last.

@@ -80,7 +80,7 @@ const (
 	ExpertNonLinear
 	Head
 	Sampling
-	Encode   // tower of vision or audio
+	Encode   // encoder of vision or audio
 	Reduce   // all-reduce
 	Gather   // all-gather
 	Shuffle  // all-to-all

@@ -24,7 +24,7 @@ type Rank struct {
 	Offload       *Offload // what lies in the memory of the host; nil for nothing
 	HostEmbedding bool     // The table of the input embedding does too.
 
-	Encoders []Encoder // towers that run for each request; nil where requests are text
+	Encoders []Encoder // encoders that run for each request; nil where requests are text
 
 	Early int // prompts of a batch that the engine begins with before the others arrive; 0 where it waits for all
 }

@@ -102,7 +102,7 @@ func runs(c *analytic.Case) bool {
 // An engine with packed weights of its own has those.
 func Narrowed(c *analytic.Case) iter.Seq2[string, analytic.Case] {
 	names := []string{"fp8", "nvfp4", "w4a16-g128"}
-	if c.Machine.Engine.Profile().Support.Mixes == analytic.MixesAlone {
+	if c.Machine.Engine.Profile().Support.GGUF == analytic.OnlyGGUF {
 		names = []string{"q8_0", "q4_k_m"}
 	}
 	return func(yield func(string, analytic.Case) bool) {

@@ -218,7 +218,7 @@ var public = []string{"api-version", "version", "model", "deployment"}
 // rewriteURL hides what is before an @, and the values of the query.
 func rewriteURL(u string, hide func(string) string) string {
 	scheme, rest, _ := strings.Cut(u, "://")
-	rest, query, asked := strings.Cut(rest, "?")
+	rest, query, hasQuery := strings.Cut(rest, "?")
 	host, _, _ := strings.Cut(rest, "/")
 	at := strings.LastIndexByte(host, '@')
 	if _, port, ok := strings.Cut(host, ":"); at < 0 && ok && strings.Trim(port, "0123456789") != "" && !strings.HasPrefix(host, "[") {
@@ -232,7 +232,7 @@ func rewriteURL(u string, hide func(string) string) string {
 		rest = hide(password) + "@" + rest[at+1:]
 	}
 	u = scheme + "://" + rest
-	if !asked {
+	if !hasQuery {
 		return u
 	}
 	query, _, _ = strings.Cut(query, "#")

@@ -141,14 +141,14 @@ type Forms map[string][]any
 func (f Forms) Names() []string {
 	var names []string
 	for form := range f {
-		names = append(names, bare(form))
+		names = append(names, unversioned(form))
 	}
 	slices.Sort(names)
 	return names
 }
 
-// bare is the name of a form without its version: "estimate" of "llmprof.estimate/v1".
-func bare(form string) string {
+// unversioned is the name of a form without its version: "estimate" of "llmprof.estimate/v1".
+func unversioned(form string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(form, "llmprof."), "/")
 	return name
 }
@@ -156,7 +156,7 @@ func bare(form string) string {
 // Named is the schema of the document of a name, which may have its version.
 func (f Forms) Named(name string, sources fs.FS) ([]byte, error) {
 	for form, types := range f {
-		if form == name || bare(form) == name {
+		if form == name || unversioned(form) == name {
 			return Of(form, sources, types...)
 		}
 	}

@@ -131,10 +131,10 @@ const (
 )
 
 // within holds the text to the limits, as hold counts its form.
-func (s *Source) within(hold func(input.Limits, string) error) error {
-	err := hold(input.Limits{Bytes: MostText, Depth: deepest, Values: mostValues}, s.Text)
-	if excess, ok := errors.AsType[*input.Excess](err); ok {
-		return s.place(excess.Line, excess.Column, 1).Mistake("%s", excess.Problem)
+func (s *Source) within(check func(input.Limits, string) error) error {
+	err := check(input.Limits{Bytes: MostText, Depth: deepest, Values: mostValues}, s.Text)
+	if limit, ok := errors.AsType[*input.Excess](err); ok {
+		return s.place(limit.Line, limit.Column, 1).Mistake("%s", limit.Problem)
 	}
 	return err
 }

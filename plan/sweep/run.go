@@ -228,14 +228,14 @@ func (w *worker) run(ctx context.Context, jobs <-chan *block) {
 		if ctx.Err() != nil {
 			b.err = ctx.Err()
 		} else {
-			w.answer(b)
+			w.estimate(b)
 		}
 		close(b.done)
 	}
 }
 
-// answer answers the points of a block.
-func (w *worker) answer(b *block) {
+// estimate answers the points of a block.
+func (w *worker) estimate(b *block) {
 	for at := b.from; at < b.to; {
 		outer := at / w.inner
 		if outer != w.outer {

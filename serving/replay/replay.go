@@ -323,16 +323,16 @@ func Lengths(r io.Reader, file string) (prompt, gen serving.Lengths, err error) 
 	if err != nil {
 		return prompt, gen, err
 	}
-	var prompts, answers []int
+	var prompts, outputs []int
 	for {
 		q, ok := t.Next()
 		if !ok {
 			break
 		}
-		prompts, answers = append(prompts, q.Prompt), append(answers, q.Gen)
+		prompts, outputs = append(prompts, q.Prompt), append(outputs, q.Gen)
 	}
 	if err := t.Err(); err != nil {
 		return prompt, gen, err
 	}
-	return serving.Traced(file, prompts), serving.Traced(file, answers), nil
+	return serving.Traced(file, prompts), serving.Traced(file, outputs), nil
 }

@@ -13,8 +13,8 @@ import (
 // collect reads the results of the points and compares them with the predictions.
 func (s *session) collect() error {
 	mine := map[string]*experiment.Trial{}
-	for i := range s.trials {
-		mine[s.trials[i].ID] = &s.trials[i]
+	for i := range s.runs {
+		mine[s.runs[i].ID] = &s.runs[i]
 	}
 	all, _ := result.ReadFolder(s.Results) // files that cannot be read belong to no point of this grid
 	var observed []validate.Observation
@@ -38,8 +38,8 @@ func (s *session) collect() error {
 			s.made.Operators = append(s.made.Operators, validate.ResultOperators{File: file, Phases: s.made.Scorer.Operators(r)})
 		}
 	}
-	for i := range s.trials {
-		if t := &s.trials[i]; !have[t.ID] {
+	for i := range s.runs {
+		if t := &s.runs[i]; !have[t.ID] {
 			c := s.config(t)
 			s.made.Missing = append(s.made.Missing, validate.MissingPoint{ID: t.ID, Name: c.String(), Reason: s.failure(t)})
 		}

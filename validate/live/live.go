@@ -81,7 +81,7 @@ type session struct {
 	made   *validate.Comparison
 
 	exp    *experiment.Experiment
-	trials []experiment.Trial
+	runs   []experiment.Trial
 	models map[string]*models.Model // models by their own names
 	named  map[string]*models.Model // models by the names in points
 }
@@ -141,7 +141,7 @@ func (s *session) announce() {
 
 // measure runs the points that have no result yet. A point that fails is no error here.
 func (s *session) measure(ctx context.Context) (err error) {
-	s.made.Runs, err = experiment.Run(ctx, s.trials, onGPU(s.Engine.Measure), experiment.Options{
+	s.made.Runs, err = experiment.Run(ctx, s.runs, onGPU(s.Engine.Measure), experiment.Options{
 		Store: experiment.Store{Dir: s.Results}, File: s.exp.File, Gap: s.exp.Gap, Notify: s.report.Notify,
 	})
 	runs := &s.made.Runs

@@ -33,11 +33,11 @@ func (s *session) predict(ctx context.Context) error {
 			}
 		}
 		if predictable[t.Hash] {
-			s.trials = append(s.trials, t)
+			s.runs = append(s.runs, t)
 		}
 	}
 	s.made.Planned = len(s.made.Predictions.Points) * max(s.exp.Cycles, 1)
-	if len(s.trials) == 0 {
+	if len(s.runs) == 0 {
 		return fmt.Errorf("none of %d points can be predicted on %s, so there is nothing to measure: %s",
 			len(all), gpu.Key, *s.made.Predictions.Points[0].Reason)
 	}

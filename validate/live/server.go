@@ -81,7 +81,7 @@ func MeasureServer(ctx context.Context, o ServerOptions, report Reporter) (*Serv
 		point experiment.Point
 		share float64
 	}{{"idle, short prompts", short, shortShare}, {"idle", idle, idleShare}, {nameOf(&load), load, loadShare}} {
-		one, err := o.ask(ctx, x.name, x.point, time.Duration(x.share*float64(o.Time)), report)
+		one, err := o.measureLoad(ctx, x.name, x.point, time.Duration(x.share*float64(o.Time)), report)
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", x.name, err)
 		}
@@ -101,8 +101,8 @@ func nameOf(p *experiment.Point) string {
 	return fmt.Sprintf("%d clients", p.Concurrency)
 }
 
-// ask measures a load for so long: a few requests tell how many that are.
-func (o *ServerOptions) ask(ctx context.Context, name string, p experiment.Point, span time.Duration, report Reporter,
+// measureLoad measures a load for so long: a few requests tell how many that are.
+func (o *ServerOptions) measureLoad(ctx context.Context, name string, p experiment.Point, span time.Duration, report Reporter,
 ) (*ServedLoad, error) {
 	clients := max(p.Concurrency, 1)
 	p.Requests = max(2*clients, 6)

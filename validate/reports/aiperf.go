@@ -91,7 +91,7 @@ var aiperfRequests = tool{
 		r := &Run{
 			Prompt:  mean(each(records, 1, "metrics.input_sequence_length.value")),
 			Gen:     mean(each(records, 1, "metrics.output_sequence_length.value")),
-			Clients: together(each(records, 1, "metadata.request_start_ns"), each(records, 1, "metadata.request_end_ns")), Failed: failed,
+			Clients: mostConcurrent(each(records, 1, "metadata.request_start_ns"), each(records, 1, "metadata.request_end_ns")), Failed: failed,
 		}
 		for m, name := range map[validate.Metric]string{validate.TTFT: "time_to_first_token", validate.TPOT: "inter_token_latency",
 			validate.TTLT: "request_latency"} {

@@ -36,7 +36,7 @@ func guideLLMRun(report, b object) *Run {
 		r.Clients = 1
 	}
 	if r.Clients == 0 && len(done) > 0 {
-		r.Clients = together(each(done, 1, "request_start_time", "start_time"), each(done, 1, "request_end_time", "end_time"))
+		r.Clients = mostConcurrent(each(done, 1, "request_start_time", "start_time"), each(done, 1, "request_end_time", "end_time"))
 	}
 	for m, x := range map[validate.Metric]struct {
 		name  string

@@ -9,7 +9,7 @@ var inferencePerfRequests = tool{
 	is:   func(o object) bool { return o.has("start_time", "end_time", "info") },
 	runs: func(records []object) ([]*Run, error) {
 		r := &Run{}
-		var begins, ends, prompts, answers, first, tpots []float64
+		var begins, ends, prompts, outputs, first, tpots []float64
 		for _, o := range records {
 			if o.at("error") != nil {
 				r.Failed++
@@ -17,7 +17,7 @@ var inferencePerfRequests = tool{
 			}
 			begin, end := o.number("start_time"), o.number("end_time")
 			n := o.number("info.response_metrics.server_usage.completion_tokens", "info.response_metrics.output_tokens", "info.output_tokens")
-			begins, ends, answers = append(begins, begin), append(ends, end), append(answers, n)
+			begins, ends, outputs = append(begins, begin), append(ends, end), append(outputs, n)
 			prompts = append(prompts, o.number("info.request_metrics.text.input_tokens", "info.input_tokens"))
 			times := o.numbers("info.response_metrics.output_token_times")
 			if times == nil {
@@ -37,7 +37,7 @@ var inferencePerfRequests = tool{
 		for i := range whole {
 			whole[i] = ends[i] - begins[i]
 		}
-		r.Prompt, r.Gen, r.Clients = mean(prompts), mean(answers), together(begins, ends)
+		r.Prompt, r.Gen, r.Clients = mean(prompts), mean(outputs), mostConcurrent(begins, ends)
 		r.sampled(validate.TTFT, first)
 		r.sampled(validate.TPOT, tpots)
 		r.sampled(validate.TTLT, whole)

@@ -105,9 +105,9 @@ func statistics(unit string, s *stats.Summary) dict {
 }
 
 // length is the distribution of tokens, by the server's count where it has one.
-func length(counted *stats.Summary, asked int) dict {
+func length(counted *stats.Summary, requested int) dict {
 	if counted == nil || counted.Min == counted.Max {
-		return dict{"distribution": "fixed", "value": max(asked, 1)}
+		return dict{"distribution": "fixed", "value": max(requested, 1)}
 	}
 	return dict{"distribution": "other", "value": max(counted.Mean, 1), "min": int(counted.Min), "max": int(counted.Max)}
 }

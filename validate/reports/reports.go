@@ -223,8 +223,8 @@ func mean(all []float64) float64 {
 	return sum
 }
 
-// together is how many of some requests were under way at a time at most, which have a begin and an end each.
-func together(begins, ends []float64) (most int) {
+// mostConcurrent is how many of some requests were under way at a time at most, which have a begin and an end each.
+func mostConcurrent(begins, ends []float64) (most int) {
 	slices.Sort(begins)
 	slices.Sort(ends)
 	done := 0

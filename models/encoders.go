@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// towerNames are the names that the formulas of towers have for fields, and the fields' own.
-var towerNames = map[string]string{
+// encoderNames are the names that the formulas of encoders have for fields, and the fields' own.
+var encoderNames = map[string]string{
 	"h": "hidden_size|vt_hidden_size", "i": "intermediate_size|vt_intermediate_size", "c": "num_channels|in_channels",
 	"n": "num_hidden_layers|depth|vt_num_hidden_layers",
 	"p": "patch_size", "s": "image_size", "a": "num_attention_heads|num_heads", "o": "out_hidden_size|output_dim", "m": "spatial_merge_size",
@@ -17,9 +17,9 @@ var towerNames = map[string]string{
 	"vh": "vision_config.hidden_size|vision_config.vt_hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
 }
 
-// readTowers counts the parameters of the towers of a multimodal config, and of what projects them to the hidden size of the decoder, by
-// the formulas of the table, and keeps how images and audio become tokens. It leaves the towers uncounted where one of them has no formula.
-func (m *Model) readTowers(object map[string]any) {
+// readEncoders counts the parameters of the encoders of a multimodal config, and of what projects them to the hidden size of the decoder, by
+// the formulas of the table, and keeps how images and audio become tokens. It leaves the encoders uncounted where one of them has no formula.
+func (m *Model) readEncoders(object map[string]any) {
 	wrapper := wrapperOf(object)
 	projector, known := fieldTable().Projectors[wrapper]
 	if !known {
@@ -28,17 +28,17 @@ func (m *Model) readTowers(object map[string]any) {
 	whole := withDefaults(object, wrapper)
 	whole["t"] = asNumber(m.Hidden)
 	var params int64
-	for _, field := range towerFields() {
+	for _, field := range encoderFields() {
 		v := object[field]
 		if v == nil || v == false {
 			continue
 		}
-		tower, _ := v.(map[string]any)
-		kind, text, known := towerKind(tower, wrapper)
+		encoder, _ := v.(map[string]any)
+		kind, text, known := encoderKind(encoder, wrapper)
 		if !known {
 			return
 		}
-		filled := withDefaults(tower, kind)
+		filled := withDefaults(encoder, kind)
 		whole[field] = filled
 		n, err := evaluate(text, filled)
 		if err != nil {
@@ -47,13 +47,13 @@ func (m *Model) readTowers(object map[string]any) {
 		params += n
 	}
 	if n, err := evaluate(projector, whole); err == nil {
-		m.countTowers(params + n)
+		m.countEncoders(params + n)
 		m.media = mediaOf(wrapper, whole)
 	}
 }
 
-// wrapperOf is the model_type of the whole. A config of a decoder with its towers beside it, as those of the table are, has that of the
-// decoder, or that of the whole in its tower.
+// wrapperOf is the model_type of the whole. A config of a decoder with its encoders beside it, as those of the table are, has that of the
+// decoder, or that of the whole in its encoder.
 func wrapperOf(object map[string]any) string {
 	stated, _ := object["model_type"].(string)
 	tower, _ := object["vision_config"].(map[string]any)
@@ -69,9 +69,9 @@ func wrapperOf(object map[string]any) string {
 	return ""
 }
 
-// towerKind finds the formula of a tower by its model_type, or by that of the whole, which older configs have in its place or
+// encoderKind finds the formula of an encoder by its model_type, or by that of the whole, which older configs have in its place or
 // alone.
-func towerKind(tower map[string]any, wrapper string) (kind, text string, known bool) {
+func encoderKind(tower map[string]any, wrapper string) (kind, text string, known bool) {
 	stated, _ := tower["model_type"].(string)
 	kinds := []string{wrapper + "_vision", stated, stated + "_vision"}
 	if strings.HasPrefix(stated, wrapper) {
@@ -176,7 +176,7 @@ func (f *formula) value() float64 {
 	}
 	name, length := strings.CutSuffix(word, "#")
 	for path := range strings.SplitSeq(name, "|") {
-		if own, ok := towerNames[path]; ok {
+		if own, ok := encoderNames[path]; ok {
 			path = own
 		}
 		for as := range strings.SplitSeq(path, "|") {

@@ -40,30 +40,30 @@ func (q *quantizer) latent(l *Latent) *Storage {
 	return &s
 }
 
-// The functions below choose a type by its name; "" is the type that most matrices of the mix have.
+// The functions below choose a type by its name; "" is the type that most matrices of the file type have.
 
-// A mixRule gives matrices a type in some mixes.
-type mixRule struct {
-	mixes string // names of the mixes, with blanks between
-	holds bool   // The rule applies to the matrix.
-	to    string
+// A typeRule gives matrices a type in some file types.
+type typeRule struct {
+	fileTypes string // names of the file types, with blanks between
+	holds     bool   // The rule applies to the matrix.
+	to        string
 }
 
-func (q *quantizer) first(rules []mixRule) string {
+func (q *quantizer) first(rules []typeRule) string {
 	for _, r := range rules {
-		if r.holds && q.is(r.mixes) {
+		if r.holds && q.is(r.fileTypes) {
 			return r.to
 		}
 	}
 	return ""
 }
 
-// is reports whether the mix is one of those named.
+// is reports whether the file type is one of those named.
 func (q *quantizer) is(mixes string) bool {
 	return strings.Contains(mixes, q.mix) && slices.Contains(strings.Fields(mixes), q.mix)
 }
 
-// Mixes below 3 bits have separate rules, and the larger two of them further ones.
+// File types below 3 bits have separate rules, and the larger two of them further ones.
 const (
 	low   = "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M"
 	roomy = "IQ2_S IQ2_M"
@@ -87,7 +87,7 @@ func (q *quantizer) typeOf(at place, l *Linear) string {
 		return q.down(at.layer)
 	}
 	middle := at.layer >= q.layers/8 && at.layer < 7*q.layers/8
-	return q.first([]mixRule{{"IQ3_XS", middle && (l.Name == "gate_proj" || l.Name == "up_proj"), "IQ3_XXS"}})
+	return q.first([]typeRule{{"IQ3_XS", middle && (l.Name == "gate_proj" || l.Name == "up_proj"), "IQ3_XXS"}})
 }
 
 // keptWhole reports which small matrices are not quantized (tensor_allows_quantization).
@@ -107,23 +107,23 @@ func (q *quantizer) attention(l *Linear) string {
 	case l.Name == "k_proj" && q.experts == 8:
 		return choose(q.is(low), "Q4_K", "Q8_0")
 	case l.Name == "k_proj", l.Name == "q_proj":
-		return q.first([]mixRule{{"IQ3_XS", true, "IQ3_XXS"}, {"IQ3_XXS", true, "IQ2_S"}})
+		return q.first([]typeRule{{"IQ3_XS", true, "IQ3_XXS"}, {"IQ3_XXS", true, "IQ2_S"}})
 	case l.Name == "o_proj":
 		return q.outputType()
 	}
 	return ""
 }
 
-// more reports whether layer i of n is one of those that a middle-sized mix gives more bits: the first and
+// more reports whether layer i of n is one of those that a middle-sized file type gives more bits: the first and
 // the last eighth, and every third between them.
 func more(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 
 func (q *quantizer) valueType(i int) string {
 	grouped := q.grouped >= 4
 	if q.is(low) {
-		return q.first([]mixRule{{low, grouped || q.experts >= 4, "Q4_K"}, {roomy, true, "IQ3_S"}, {low, true, "Q2_K"}})
+		return q.first([]typeRule{{low, grouped || q.experts >= 4, "Q4_K"}, {roomy, true, "IQ3_S"}, {low, true, "Q2_K"}})
 	}
-	t := q.first([]mixRule{
+	t := q.first([]typeRule{
 		{"Q2_K Q2_K_S IQ3_XS IQ3_S IQ3_XXS", grouped, "Q4_K"},
 		{"Q2_K", true, "Q3_K"},
 		{"IQ3_M", true, "Q4_K"},
@@ -151,7 +151,7 @@ func (q *quantizer) outputType() string {
 	if q.experts == 8 {
 		return choose(q.is("Q4_0 Q4_1 Q5_0 Q5_1 Q5_K_S Q5_K_M Q6_K Q8_0 Q3_K_L Q2_K_S TQ1_0 TQ2_0 Q1_0 Q2_0"), "", "Q5_K")
 	}
-	return q.first([]mixRule{
+	return q.first([]typeRule{
 		{"IQ1_S IQ1_M", true, "IQ2_XXS"},
 		{roomy, true, "IQ3_S"},
 		{"Q3_K_L", q.falcon(), "Q4_K"},
@@ -166,7 +166,7 @@ func (q *quantizer) outputType() string {
 func (q *quantizer) down(layer int) string {
 	falcon, more := q.falcon(), more(layer, q.layers)
 	first, early := layer < q.layers/16, layer < q.layers/8
-	return q.first([]mixRule{
+	return q.first([]typeRule{
 		{low, q.downs > q.layers/8, ""}, // here the matrices count, of which a layer may have two
 		{roomy, true, "IQ3_S"},
 		{low, true, "Q2_K"},
@@ -202,7 +202,7 @@ func (q *quantizer) embedding() string {
 	if q.model.TiedHead {
 		return q.head(int64(q.model.Embedding.Width))
 	}
-	return q.first([]mixRule{
+	return q.first([]typeRule{
 		{"MXFP4_MOE", true, "Q8_0"},
 		{"IQ2_XXS IQ2_XS IQ1_S IQ1_M", true, "Q2_K"},
 		{roomy + " IQ3_XXS", true, "IQ3_S"},

@@ -9,15 +9,15 @@ import (
 	"llmprof/unit"
 )
 
-// A mix is a file type of llama.cpp: most matrices have the type Base, and some a larger one.
-type mix struct {
+// A fileType is a file type of llama.cpp: most matrices have the type Base, and some a larger one.
+type fileType struct {
 	name string
 	file int64 // general.file_type
 	base string
 }
 
-// mixes lists the file types (enum llama_ftype of llama.h, and llama_ftype_get_default_type; MIT licence).
-var mixes = []mix{
+// fileTypes lists the file types (enum llama_ftype of llama.h, and llama_ftype_get_default_type; MIT licence).
+var fileTypes = []fileType{
 	{"Q8_0", 7, "Q8_0"}, {"Q6_K", 18, "Q6_K"}, {"Q5_K_M", 17, "Q5_K"}, {"Q5_K_S", 16, "Q5_K"}, {"Q5_1", 9, "Q5_1"}, {"Q5_0", 8, "Q5_0"},
 	{"Q4_K_M", 15, "Q4_K"}, {"Q4_K_S", 14, "Q4_K"}, {"Q4_1", 3, "Q4_1"}, {"Q4_0", 2, "Q4_0"}, {"IQ4_NL", 25, "IQ4_NL"},
 	{"IQ4_XS", 30, "IQ4_XS"},
@@ -31,24 +31,24 @@ var mixes = []mix{
 
 // Mixes lists the names of llama.cpp's quantizations, the largest first.
 func Mixes() []string {
-	names := make([]string, len(mixes))
-	for i := range mixes {
-		names[i] = strings.ToLower(mixes[i].name)
+	names := make([]string, len(fileTypes))
+	for i := range fileTypes {
+		names[i] = strings.ToLower(fileTypes[i].name)
 	}
 	return names
 }
 
-// findMix finds a quantization of llama.cpp by its name. Without a size it is the middle one,
+// findFileType finds a quantization of llama.cpp by its name. Without a size it is the middle one,
 // as llama-quantize has it.
-func findMix(name string) (*mix, bool) {
+func findFileType(name string) (*fileType, bool) {
 	upper := strings.ToUpper(name)
 	switch upper {
 	case "Q3_K", "Q4_K", "Q5_K":
 		upper += "_M"
 	}
-	for i := range mixes {
-		if mixes[i].name == upper {
-			return &mixes[i], true
+	for i := range fileTypes {
+		if fileTypes[i].name == upper {
+			return &fileTypes[i], true
 		}
 	}
 	return nil, false
@@ -56,12 +56,12 @@ func findMix(name string) (*mix, bool) {
 
 // IsMix reports whether name is a quantization of llama.cpp.
 func IsMix(name string) bool {
-	_, ok := findMix(name)
+	_, ok := findFileType(name)
 	return ok
 }
 
-// mixOfFile is the name of a file type, "" for one that has no name here.
-func mixOfFile(file int64) string {
+// fileTypeName is the name of a file type, "" for one that has no name here.
+func fileTypeName(file int64) string {
 	switch file {
 	case 0:
 		return "F32"
@@ -72,9 +72,9 @@ func mixOfFile(file int64) string {
 	case 39:
 		return "NVFP4"
 	}
-	for i := range mixes {
-		if mixes[i].file == file {
-			return mixes[i].name
+	for i := range fileTypes {
+		if fileTypes[i].file == file {
+			return fileTypes[i].name
 		}
 	}
 	return ""
@@ -84,7 +84,7 @@ func mixOfFile(file int64) string {
 // attention's values, the product down and the head have larger types, some of them in some
 // layers only. The rules are those of llama_tensor_get_type in llama.cpp.
 func Quantize(m *Model, name string) (*Model, error) {
-	x, ok := findMix(name)
+	x, ok := findFileType(name)
 	if !ok {
 		return nil, fmt.Errorf("%q is no quantization of llama.cpp (known: %s)", name, strings.Join(Mixes(), ", "))
 	}
@@ -132,7 +132,7 @@ type quantizer struct {
 	storages map[string]*Storage
 }
 
-func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
+func newQuantizer(m *Model, x *fileType, base *gguf.Type) *quantizer {
 	q := &quantizer{mix: x.name, base: base, model: m, layers: m.NumLayers(), storages: make(map[string]*Storage)}
 	fused := fusedAttention(m)
 	for _, kind := range m.Order {
