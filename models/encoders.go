@@ -17,8 +17,9 @@ var encoderNames = map[string]string{
 	"vh": "vision_config.hidden_size|vision_config.vt_hidden_size", "ah": "audio_config.hidden_size", "vm": "vision_config.spatial_merge_size",
 }
 
-// readEncoders counts the parameters of the encoders of a multimodal config, and of what projects them to the hidden size of the decoder, by
-// the formulas of the table, and keeps how images and audio become tokens. It leaves the encoders uncounted where one of them has no formula.
+// readEncoders counts the parameters of the encoders of a multimodal config, and of what projects them to the hidden size of the decoder,
+// by the formulas of the table, and keeps how images and audio become tokens. It leaves the encoders uncounted where one of them has no
+// formula.
 func (m *Model) readEncoders(object map[string]any) {
 	wrapper := wrapperOf(object)
 	projector, known := fieldTable().Projectors[wrapper]

@@ -62,8 +62,8 @@ func TestImageGrids(t *testing.T) {
 	}
 }
 
-// The FLOPs of an encoder are those that torch counts (FlopCounterMode) for the products of the encoder that transformers builds, some with one
-// layer. The token of the class, which no patch makes, goes through the embedding of patches here.
+// The FLOPs of an encoder are those that torch counts (FlopCounterMode) for the products of the encoder that transformers builds, some with
+// one layer. The token of the class, which no patch makes, goes through the embedding of patches here.
 func TestEncoderFLOPs(t *testing.T) {
 	const gemm = 2
 	for _, c := range []struct {

@@ -70,8 +70,8 @@ func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	}
 	s := a.storage()
 	if s == nil {
-		r.unsupported("quantization_config.%s is of %d bits of type %s by %s, which is not understood", where[:len(where)-1], a.bits, quote(a.kind),
-			quote(a.strategy))
+		r.unsupported("quantization_config.%s is of %d bits of type %s by %s, which is not understood",
+			where[:len(where)-1], a.bits, quote(a.kind), quote(a.strategy))
 		return nil
 	}
 	s.Act = r.activations(name, group["input_activations"])

@@ -140,8 +140,8 @@ type spot struct {
 var layerNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.`) })
 
 // encoderWords are in the names of tensors of encoders and projectors, and in those of no decoder.
-var encoderWords = []string{"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "talker", "code2wav", "patch_merge",
-	"image_embed", "img_processor", "speech_encoder", "vit.", "connector.", "resampler", "aligner", "mlp1."}
+var encoderWords = []string{"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "talker", "code2wav",
+	"patch_merge", "image_embed", "img_processor", "speech_encoder", "vit.", "connector.", "resampler", "aligner", "mlp1."}
 
 // whereIs says where a tensor stands in the model.
 func (m *Model) whereIs(name string) spot {

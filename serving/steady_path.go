@@ -276,8 +276,8 @@ func (w *path) step() {
 	w.repeat(c)
 }
 
-// concurrentDecodes is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that share
-// experts. In the mean all sequences decode for that part of a step.
+// concurrentDecodes is the share of the sequences that decode beside prompts which have steps of their own: those of other replicas that
+// share experts. In the mean all sequences decode for that part of a step.
 func (w *path) concurrentDecodes() float64 {
 	share := max(1-w.busy(), 0)
 	if w.cache.running == 0 {
