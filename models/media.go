@@ -18,8 +18,8 @@ type Media struct {
 }
 
 // A mediaRule says how the processor of a family cuts images or sound up, and what its encoder computes. All but Rule are formulas. The
-// grid of Rule gives them columns and rows of the decoder's tokens (gw, gh), or of tiles; cut is 1 where there are several tiles. Those of audio
-// have its length in frames of 10 ms (frames).
+// grid of Rule gives them columns and rows of the decoder's tokens (gw, gh), or of tiles; cut is 1 where there are several tiles. Those of
+// audio have its length in frames of 10 ms (frames).
 type mediaRule struct {
 	Rule         string // "" where every image has the same size
 	Unit         string // pixels of a side of a cell of the grid

@@ -110,8 +110,8 @@ func (r *Row) alike(q *Request) int {
 }
 
 // simulateSeed runs the requests of one seed. Their lengths are stratified: where few prompts are long, a 99th percentile depends three
-// times less on the seed then. A router brings each of R units every R-th request of a Poisson process, between which the times have a gamma
-// distribution of the shape R.
+// times less on the seed then. A router brings each of R units every R-th request of a Poisson process, between which the times have a
+// gamma distribution of the shape R.
 func (r *Row) simulateSeed(q *Request, all *serving.Steadies, count int, seed uint64) (*serving.Figures, error) {
 	alike, layout := r.alike(q), r.layout()
 	layout.Replicas /= alike
