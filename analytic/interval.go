@@ -181,7 +181,8 @@ func (p *Predictor) TimeScales(w *Workload) (constants, host TimeScales, err err
 	return constants, host, err
 }
 
-// timeScale is the kernels' time of a phase at both ends of its interval, as a share of what is expected. No phase is faster than its floor.
+// timeScale is the kernels' time of a phase at both ends of its interval, as a share of what is expected. No phase is
+// faster than its floor.
 func (p *Predictor) timeScale(t *total, generation float64) (fast, slow float64) {
 	off := p.within(t, generation)
 	span := p.span(t.least, t.Expected, ends{t.evenly(off.low), off.high})

@@ -32,7 +32,7 @@ type Operator struct {
 
 	kind   int          // number of the kind of layer of the step that was counted last
 	slower unit.Seconds // additional time where the power limit slows its arithmetic
-	busy   energy.Busy  // for its energy
+	busy   energy.Busy  // what its energy is worked out from
 }
 
 // Explain is the estimate of one workload by operator: of the whole prompts, and of the mean decode step.

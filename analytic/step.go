@@ -17,7 +17,7 @@ type detail uint8
 const (
 	times     detail = iota // time and energy
 	estimate                // work, floors, and what intervals follow from
-	operators               // the same by operator
+	operators               // estimate, also operator by operator
 )
 
 // A walk is one pass over the kernels of a step.

@@ -21,7 +21,7 @@ type Calibration struct {
 	Name      string // "default for hopper"
 	Source    string // where and when the constants were measured
 	Constants roofline.Constants
-	Measured  bool // on a GPU of the kind, rather than taken from its generation
+	Measured  bool // The constants were measured on a GPU of the kind, rather than taken from its generation.
 
 	Fitted [roofline.NumConstants]bool // the constants that were measured there, of a file or of the engine's own operator tables
 

@@ -355,7 +355,7 @@ func finishInkling2(r *reader, k kind, b []Block) []Block {
 		return b
 	}
 	rank := r.size("loop_gate_rank")
-	for i, gates := range []int{3, 1} { // of queries, keys and values, and of the experts
+	for i, gates := range []int{3, 1} { // first the gates of queries, keys and values, then those of the experts
 		b[i].In = append(b[i].In,
 			Linear{Name: "message_gate_in", In: 2 * r.hidden, Out: rank, Times: gates, Split: Replicated},
 			Linear{Name: "message_gate_out", In: rank, Out: r.hidden, Times: 2 * gates, Split: Replicated})

@@ -19,7 +19,7 @@ func tuneLing(r *reader) {
 	architectures, _ := r.value("architectures").([]any)
 	if r.modelType != "bailing_moe" || slices.Contains(architectures, any("BailingMoeV2ForCausalLM")) {
 		silent := []string{"use_qk_norm", "moe_router_enable_expert_bias"}
-		if r.has("linear_num_heads") { // as transformers writes it, whose biases of experts are buffers
+		if r.has("linear_num_heads") { // transformers wrote it, and has biases of experts as buffers
 			silent = silent[:1]
 		}
 		for _, name := range silent {

@@ -52,7 +52,7 @@ type fetched struct {
 	commit string // the repository's; "" if the hub did not say
 	etag   string // the file's; "" if the hub did not say
 
-	tensors Tensors // those of its safetensors files; nil where they were not read
+	tensors Tensors // tensors of its safetensors files; nil where they were not read
 }
 
 // A Secret is a text that no formatting verb prints.

@@ -18,7 +18,7 @@ var errUnknownFamily = errors.New("is not known")
 type inferred struct {
 	fields
 	hidden  int
-	tensors map[int]map[string][]int64 // by layer, -1 for none, and by the name within it
+	tensors map[int]map[string][]int64 // shapes by layer, -1 for none, and by the name within it
 	left    map[string]bool            // tensors of the layer at hand of which no part is accounted for
 	said    []string
 }

@@ -50,7 +50,7 @@ type Embedding struct {
 	Project   []Linear // projections from Width to Hidden and, before the head, back
 	Norms     []Norm   // BLOOM has one after the embedding
 	Extra     int64    // parameters of further tables that are gathered from, a row a token
-	Hashed    int64    // those of Extra that a checkpoint keeps in FP8, with a scale of a byte for each 32
+	Hashed    int64    // parameters of Extra that a checkpoint keeps in FP8, with a scale of a byte for each 32
 	Stored    *Storage // how the checkpoint keeps the table of tokens; nil as for a Linear
 }
 
@@ -204,7 +204,7 @@ type Scan struct {
 	Kernel   int // length of the convolution
 	Chunk    int // tokens that the training-form kernel handles at a time; 0 if not stated
 
-	ChannelDecay bool // of a gated delta rule, whose states decay channel by channel, as Kimi's do
+	ChannelDecay bool // The states of the gated delta rule decay channel by channel, as Kimi's do.
 	// StateFormat is what the state is kept in where the config says so.
 	StateFormat unit.Format
 }

@@ -47,7 +47,7 @@ func owners(family string, at place) []string {
 		return []string{"mixer"}
 	}
 	if strings.HasPrefix(family, "step3p") && at.part == sharedPart {
-		return []string{"share_expert"} // beside "moe"
+		return []string{"share_expert"} // it stands beside "moe"
 	}
 	switch {
 	case at.part == ownPart && at.block.Attention != nil || at.part == latentPart:
@@ -55,7 +55,7 @@ func owners(family string, at place) []string {
 	case at.part == ownPart && at.block.Scan != nil:
 		return []string{"linear_attn", "mamba", "mixer", "self_attn", "attention", "conv"}
 	case strings.HasPrefix(family, "gemma4") && (at.part == expertPart || at.part == routerPart):
-		return []string{"moe"} // beside a dense mlp; "layers.0.experts" and "layers.0.router" are among its names
+		return []string{"moe"} // it stands beside a dense mlp; "layers.0.experts" and "layers.0.router" are among its names
 	case at.block.Experts != nil:
 		return []string{"mlp", "block_sparse_moe", "feed_forward", "ffn", "moe"}
 	}

@@ -16,7 +16,7 @@ type Checkpoint struct {
 	Quant   []byte // hf_quant_config.json, which NVIDIA's checkpoints have beside it; may be nil
 	Lenient bool   // note what is not understood and leave it out of account, instead of an error
 
-	Tensors Tensors // those of its safetensors files; nil where their headers were not read
+	Tensors Tensors // tensors of its safetensors files; nil where their headers were not read
 }
 
 // Read reads the shape of a decoder from the config.json that Hugging Face
@@ -138,7 +138,7 @@ type reader struct {
 	lists     map[string][]string // lists that were read before, by name
 	numbers   map[string][]int
 	own       map[string]map[string]any // entries of per_layer_config
-	ownOf     map[int]string            // which of them is of a layer
+	ownOf     map[int]string            // which of them a layer has
 }
 
 func newReader(f family, d decoder) (*reader, error) {

@@ -139,7 +139,7 @@ type fieldKnowledge struct {
 	// the whole.
 	Media map[string]map[string]mediaRule
 
-	harmless map[string]bool // with encoders, which notes name, and wrappers
+	harmless map[string]bool // harmless fields, encoders, which notes name, and wrappers
 }
 
 //go:embed fields.json

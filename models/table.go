@@ -25,7 +25,7 @@ type entry struct {
 	Aliases []string `json:"aliases"`
 	Source  string   `json:"source"`
 	Published
-	Towers int64 `json:"tower_params,omitempty"` // those of towers of vision and audio, which params leaves out
+	Towers int64 `json:"tower_params,omitempty"` // parameters of vision and audio encoders, which params leaves out
 	// Quantized are repositories of the hub with quantized weights of the model, whose names say how.
 	Quantized []string        `json:"quantized,omitempty"`
 	Config    json.RawMessage `json:"config"`

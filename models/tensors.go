@@ -124,7 +124,7 @@ type tensorPart uint8
 
 const (
 	decoderTensor tensorPart = iota
-	encoderTensor            // of vision or audio, or of what projects them
+	encoderTensor            // tensor of a vision or audio encoder, or of its projector
 	draftTensor
 	bufferTensor // positions and masks that engines make themselves
 )
@@ -242,11 +242,11 @@ func (m *Model) takeDType(all Tensors) {
 // rescale gives the matrices of each layer the bytes that its tensors have.
 func (m *Model) rescale(held map[spot]float64, all Tensors) error {
 	for _, b := range m.Blocks() {
-		if b.Reused { // whose tensors stand in another layer
+		if b.Reused { // its tensors stand in another layer
 			return nil
 		}
 	}
-	made := make(map[spot]float64) // by the matrices, without norms and biases
+	made := make(map[spot]float64) // bytes of the matrices, without norms and biases
 	for i, kind := range m.Order {
 		rest, experts := spot{layer: i}, spot{layer: i, experts: true}
 		for j := range m.Layers[kind].Blocks {

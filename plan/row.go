@@ -42,12 +42,12 @@ type Row struct {
 	Simulated       *Simulated   // nil where nothing was simulated
 	Estimate        Spans        // where the figures above are from
 	Loads           []Loaded     // multiples of the load; nil without one
-	Slack           float64      // of the best row, how many times longer everything may take until it no longer qualifies; 0 without a load
+	Slack           float64      // how many times longer everything may take until the best row no longer qualifies; 0 without a load
 	Pareto          bool         // no other deployment is better in cost, TTFT and TPOT
 	order           int
-	slower          float64 // by how much longer than expected everything takes
+	slower          float64 // factor by which everything takes longer than expected
 
-	search    *search // that it is of, and what it was made from
+	search    *search // search that found it; from is what it was made from
 	from      *candidate
 	setting   setting
 	meets     bool // it meets the targets as far as is known

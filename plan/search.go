@@ -205,7 +205,7 @@ type search struct {
 	searches int                          // how often it was searched again
 	refused  bool                         // a simulation refused a row since it was searched
 	below    unit.Dollars                 // what rows have to cost less than; 0 for anything
-	longer   map[stepped][figures]float64 // by how many times simulations had longer figures than were known before
+	longer   map[stepped][figures]float64 // factors by which simulations had longer figures than were known before
 	events   *int                         // number of events for which loads of clients may still be simulated
 }
 

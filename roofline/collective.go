@@ -39,7 +39,7 @@ func peerReduce() Law {
 			if k.Sliced == 0 {
 				return
 			}
-			var largest Terms // of the messages of one exchange
+			var largest Terms // terms of the largest message of one exchange
 			least := *k
 			least.Sliced, least.Work.Wire = 0, k.Once
 			once.List(&largest, &least, &m.Peaks)

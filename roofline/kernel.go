@@ -23,13 +23,13 @@ const (
 	LatentPrefill                 // latent attention over the prompt, whose keys and values are expanded for every head
 	LatentDecode                  // latent attention whose heads all read the compressed vectors
 	Index                         // scores of keys that sparse attention to latent vectors chooses by, and the choice
-	IndexEntries                  // the same of compressed entries (DeepSeek-V4)
-	IndexBlocks                   // the same of blocks of keys (MiniMax-M3)
+	IndexEntries                  // scores and choice of compressed entries (DeepSeek-V4)
+	IndexBlocks                   // scores and choice of blocks of keys (MiniMax-M3)
 	SparseAttention               // attention to the latent vectors that were chosen
 	SparseEntries                 // attention to compressed entries and the keys nearby (DeepSeek-V4)
 	SparseBlocks                  // attention to the blocks of keys that were chosen (MiniMax-M3)
 	ChunkedScan                   // the gated delta rule over the prompt, in chunks
-	ChannelScan                   // the same of states that decay channel by channel, as Kimi's do
+	ChannelScan                   // the gated delta rule in chunks, with states that decay channel by channel, as Kimi's do
 	StateScan                     // the recurrence of a state-space model or of linear attention with decay over the prompt, in chunks
 	ScanStep                      // the gated delta rule of one token of each sequence
 	Convolution                   // the causal convolution ahead of a recurrence, over the prompt

@@ -7,7 +7,7 @@ type Machine struct {
 	Peaks     Peaks
 	constants Constants
 	stretch   [NumConstants]float64  // factor by which each constant multiplies a term
-	repeats   [NumConstants]float64  // the same but for shares of a peak: how often bytes are moved
+	repeats   [NumConstants]float64  // stretch, but 1 for shares of a peak: how often bytes are moved
 	effective [NumConstants]Constant // each constant, or the constant that stands in for it
 }
 

@@ -66,12 +66,12 @@ func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant)
 
 // The places of the constants in the lists of a scheme: gemmOf, groupedOf, attentionOf and latentOf.
 const (
-	compute, memory, fixed        = 0, 1, 2    // of all classes
-	depth, quantize, row, exposed = 3, 4, 5, 6 // of a GEMM
-	permute, expert               = 3, 4       // of a grouped GEMM
-	ramp, tile                    = 3, 4       // of attention
-	tileOfSparse                  = 3          // of sparse attention
-	chunk                         = 3          // of a scan
+	compute, memory, fixed        = 0, 1, 2    // constants of all classes
+	depth, quantize, row, exposed = 3, 4, 5, 6 // constants of a GEMM
+	permute, expert               = 3, 4       // constants of a grouped GEMM
+	ramp, tile                    = 3, 4       // constants of attention
+	tileOfSparse                  = 3          // constant of sparse attention
+	chunk                         = 3          // constant of a scan
 )
 
 // defineLike enters constants again in another section; each is replaced by its original where a calibration does not have it.
@@ -98,7 +98,7 @@ func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 	switch set := all[s]; {
 	case set != nil:
 		return set
-	case s == Untuned: // of grouped GEMMs alone
+	case s == Untuned: // grouped GEMMs alone have it
 		return all[Unquantized]
 	}
 	return all[FP8] // other 8-bit formats of the KV cache take the constants of FP8

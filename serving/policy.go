@@ -38,7 +38,7 @@ type occupancy struct {
 	freeBlocks float64 // blocks for a request that is to begin
 	planned    float64 // blocks of all running sequences at their longest
 	outputs    float64 // tokens of the answers of the running sequences
-	due        float64 // of them those that they still generate
+	due        float64 // tokens of outputs that they still generate
 	expect     float64 // share of them that SGLang reserves room for; a scheduler that was idle begins anew
 	running    int
 	of         func(tokens float64) float64 // blocks of a sequence

@@ -13,7 +13,7 @@ const (
 	expectFirst = 0.7
 	expectLeast = 0.098
 	expectFalls = (expectFirst - expectLeast) / 600
-	expectSteps = 20   // for which a retraction makes room
+	expectSteps = 20   // steps that a retraction makes room for
 	expectClip  = 4096 // tokens of its own answer that a request has to have room for
 )
 

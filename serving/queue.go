@@ -13,7 +13,7 @@ type packed struct {
 // A prefix is the names of the blocks of a prompt.
 type prefix struct {
 	hashes []uint64
-	tokens int // of each
+	tokens int // tokens of each sequence
 }
 
 func pack(index int, r *Request) packed {

@@ -42,7 +42,7 @@ type stream struct {
 	packed
 	first, last                        unit.Seconds // when the client had the first tokens, and the latest
 	cached, preempted, replica, unsent int32        // unsent are the tokens that wait to be sent
-	complete                           bool         // with those, or those that were sent, the answer is complete
+	complete                           bool         // The tokens that it has, or those that were sent, are all of the answer.
 }
 
 // record is what became of a request that was answered.

@@ -14,7 +14,7 @@ type Steady struct {
 	Utilization float64 // share of the time in which a replica runs a step
 	Cache       float64 // share of the KV blocks
 	Energy      unit.Joules
-	Cost        unit.Dollars // of a request; 0 where no price is known
+	Cost        unit.Dollars // cost of a request; 0 where no price is known
 	Capacity    Capacity
 
 	apiLoad float64 // share of its time that the API server is busy, where requests are not followed through it

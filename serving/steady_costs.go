@@ -15,7 +15,7 @@ import (
 type stepTimes struct {
 	prices *prices
 	draft  *prices
-	longer float64            // by how much longer each token of a prompt takes for each by which that is longer, as a share
+	longer float64            // share by which each token of a prompt takes longer for each further token of the prompt
 	steps  map[[2]int32]*Cost // steps by the sequences that decode and the tokens of prompts
 	line   Cost               // the step between two others that was asked for last
 }

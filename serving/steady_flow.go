@@ -145,7 +145,7 @@ func (f *flow) api(n, rate float64) float64 {
 	busy := min(f.front.load(rate, f.gen)/f.peers, 0.99)
 	tokens := n / f.peers * float64(f.front.each())
 	wait := busy/(1-busy)*float64(f.front.intake) + busy*tokens/4
-	if f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
+	if f.server.Scheduler.Mixed { // tokens of decode steps were sent while the prompt was computed
 		wait += tokens
 	}
 	return wait

@@ -23,7 +23,7 @@ func (f *flow) lockstep(n int, tokens float64) Cost {
 	epTokens := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token
 	decode := max(min(float64(n), f.peers)-busy, 0)
 	var c Cost
-	var work [3]Cost // of replicas with prompts, with decodes alone, and without work
+	var work [3]Cost // costs of replicas with prompts, with decodes alone, and without work
 	if busy == 0 || decode > 0 {
 		c = f.replica(each, 0, n, epTokens)
 		work[1] = c

@@ -328,7 +328,7 @@ func (w *path) endWith(step float64) {
 // admit lets jobs begin that have come and fit into the step.
 func (w *path) admit() {
 	rules := &w.server.Scheduler
-	running := w.cache.running - len(w.ending) // those that end with the step make room
+	running := w.cache.running - len(w.ending) // sequences that end with the step make room
 	most := rules.MaxSeqs * int(w.peers)
 	for w.rest == 0 {
 		i := int32(w.next)

@@ -8,8 +8,8 @@ import (
 
 // A kind is what text says of a quantity. Printing uses the first symbol.
 type kind struct {
-	noun    string // in errors: "a data rate"
-	example string // in errors: "3.35 TB/s"
+	noun    string // noun in errors: "a data rate"
+	example string // example in errors: "3.35 TB/s"
 	symbols []symbol
 	least   int  // exponent of the least prefix: -9 is nano
 	most    int  // exponent of the greatest prefix: 12 is tera

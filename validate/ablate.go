@@ -26,7 +26,7 @@ func idealize(c *roofline.Constants, k roofline.Constant) {
 // metric that a constant was, or was not, fitted on.
 type Effect struct {
 	Metric Metric  `json:"metric"`
-	Fitted bool    `json:"fitted"`                                  // of the observations that a constant was fitted on
+	Fitted bool    `json:"fitted"`                                  // whether it counts the observations that a constant was fitted on
 	N      int     `json:"n" jsonschema:"minimum=1"`                // rows
 	Moved  int     `json:"moved"`                                   // observations whose prediction depends on the constant
 	Median float64 `json:"median_ape" jsonschema:"minimum=0"`       // median absolute error with all constants as they are

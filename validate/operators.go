@@ -23,7 +23,7 @@ type OperatorPhase struct {
 	Decode  bool // a decode step rather than a prefill
 	Config  Config
 	Context int           // tokens of a sequence in the cache before the step
-	Rows    []OperatorRow // in the order of the step
+	Rows    []OperatorRow // rows in the order of the step
 	Sum     OperatorRow   // sum of the rows; its observed time is the sum of medians
 	Step    OperatorRow   // the whole, as the step runs
 	Untimed []string      // operators of the estimate that none of the rows is, as "host"

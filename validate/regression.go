@@ -18,10 +18,10 @@ const FalseAlarms = 0.05
 
 // A Change is a figure of a workload before and after, a value for each process.
 type Change struct {
-	Config           // without release and flags
+	Config           // its release and flags are left out
 	Metric           Metric
 	Base, New        []float64
-	Ratio, Low, High float64 // of the geometric means; the interval is of all changes of a comparison together
+	Ratio, Low, High float64 // ratio of the geometric means; the interval holds for all changes of a comparison together
 	Slower           bool    // the interval lies above 1, and the ratio above what is allowed
 }
 

@@ -45,7 +45,7 @@ type Skip struct {
 // A Finding is something about the observations that a reader has to know.
 type Finding struct {
 	Kind   string `json:"kind" jsonschema:"enum=faster than the floor,enum=contradictory"` // "faster than the floor" or "contradictory"
-	Detail string `json:"detail"`                                                          // which observations
+	Detail string `json:"detail"`                                                          // names of the observations
 }
 
 // The kinds of findings.

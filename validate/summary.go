@@ -40,7 +40,7 @@ func ParseDimension(name string) (Dimension, error) {
 // A Group is what rows have in common; nil where they were not told apart by it.
 type Group struct {
 	Metric Metric  `json:"metric"`                    // what was observed; the name ends in its unit
-	Engine *string `json:"engine"`                    // with its mode, as "transformers graph"; null where groups are not told apart by it
+	Engine *string `json:"engine"`                    // engine and mode, as "transformers graph"; null where groups are not told apart by it
 	GPU    *string `json:"gpu"`                       // key in the table of GPUs
 	TP     *int    `json:"tp" jsonschema:"minimum=1"` // tensor parallelism
 	Model  *string `json:"model"`

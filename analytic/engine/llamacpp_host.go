@@ -153,7 +153,7 @@ func computeOnHost(l *analytic.Lowering, i int) {
 		}
 		products = read + (products-read)*again
 	}
-	k.Work.Vector = unit.FLOPs(products * cyclesOf(o) / hostCycles["Q4_K"]) // in weights of Q4_K
+	k.Work.Vector = unit.FLOPs(products * cyclesOf(o) / hostCycles["Q4_K"]) // the unit is a weight in Q4_K
 	k.Work = k.Work.Scale(float64(l.Step.Par.TP))                           // one host serves all ranks
 }
 

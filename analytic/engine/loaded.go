@@ -79,7 +79,7 @@ func (s swizzle) more(r *operator.Rank) (b unit.Bytes) {
 		for _, m := range [2][2]float64{{p.in, p.hidden}, {p.width, p.out}} {
 			in, out := m[0], m[1]
 			one += values(align(in, s.in), align(out, s.out)) - values(in, out)
-			one += scales(align(in, 64), align(out, s.scaleOut)) // beside those of the checkpoint
+			one += scales(align(in, 64), align(out, s.scaleOut)) // further scales, beside the checkpoint's
 			one += 2 * out
 		}
 		b += unit.Bytes(one * p.count * p.layers)

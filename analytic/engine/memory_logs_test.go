@@ -20,8 +20,8 @@ import (
 
 const gib = 1 << 30
 
-// loggedAs names the model of the table for a checkpoint that has another name, the scheme of its weights, and its encoders where the table's
-// entry has none.
+// loggedAs names the model of the table for a checkpoint that has another name, the scheme of its weights, and its encoders where the
+// table's entry has none.
 var loggedAs = map[string]struct {
 	model, scheme string
 	towers        int64

@@ -204,9 +204,9 @@ func largestImage(m *models.Model) models.Media {
 	return image
 }
 
-// encoding is what a vision encoder has alive at most in the profiled step: four streams, of positions, of the residual and of both sides of
-// a norm, and a perceptron's first product and its activation, each four times as wide, which ranks share. It reads as many images as a
-// step has tokens for, and one at least (MultiModalBudget of vllm/multimodal/encoder_budget.py).
+// encoding is what a vision encoder has alive at most in the profiled step: four streams, of positions, of the residual and of both sides
+// of a norm, and a perceptron's first product and its activation, each four times as wide, which ranks share. It reads as many images as
+// a step has tokens for, and one at least (MultiModalBudget of vllm/multimodal/encoder_budget.py).
 func encoding(r *operator.Rank, image *models.Media, tokens float64) unit.Bytes {
 	if image.Tokens == 0 {
 		return 0

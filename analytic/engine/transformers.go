@@ -233,7 +233,7 @@ func eagerElement(l *analytic.Lowering, i int) {
 // torch dispatches, and a test compares the two.
 func unfused(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	switch o.Type {
-	case operator.Norm: // with the residual sum, which reads two tensors and writes one
+	case operator.Norm: // The residual sum goes with it, which reads two tensors and writes one.
 		values := o.Shape.M * o.Shape.N
 		n, each := unfusedNorm(s, &o.Norms[0])
 		return n + 1, each.Times(values) + s.Bytes(3*values)

@@ -395,7 +395,7 @@ func vllmLaunch(d *Deployment) *args {
 	}
 	a.above("--data-parallel-size", replicas)
 	a.when(d.EP > 1, "--enable-expert-parallel")
-	a.when(d.runs(deepEP), "--all2all-backend", "deepep_low_latency") // whose decode steps are CUDA graphs
+	a.when(d.runs(deepEP), "--all2all-backend", "deepep_low_latency") // its decode steps are CUDA graphs
 	a.when(d.runs(gdnTriton), "--gdn-prefill-backend", "triton")
 	a.graphFlags(d, "--enforce-eager", "--max-cudagraph-capture-size")
 	a.quantize(d, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})

@@ -182,7 +182,7 @@ func most(spare func(float64) unit.Bytes) int {
 // a step has up to the given number of tokens and of sequences.
 func (f *Footprint) CacheMemory(tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
-	if peak := f.alloc.Peak; peak != nil { // by the default of sequences, so that more of them never leave less
+	if peak := f.alloc.Peak; peak != nil { // The default number of sequences counts, so that more of them never leave less.
 		tokens = max(tokens, f.alloc.Whole)
 		activations = peak(float64(tokens), float64(min(f.alloc.Sequences, tokens)))
 	}

@@ -24,7 +24,7 @@ type Spec struct {
 	Input   bool            // Standard input is a pipe to write to; else it is empty.
 	Output  func(io.Reader) // reads its standard output, until its end; nil if that is part of the log
 	Line    func(string)    // is given each line of its log, cut, as it ends; nil for none
-	Grace   time.Duration   // from the request to end until it is killed
+	Grace   time.Duration   // time from the request to end until it is killed
 	Cleanup func()          // once it has ended
 }
 

@@ -21,7 +21,7 @@ type enumeration interface{ Texts() []string }
 // A maker makes one schema.
 type maker struct {
 	jsonschema.Reflector
-	structs map[string]reflect.Type // by their names in $defs
+	structs map[string]reflect.Type // structs by their names in $defs
 }
 
 // Of is the schema of documents of a form, which are of one of the types of values. Descriptions are from the comments of the sources,
@@ -113,7 +113,7 @@ func amend(t reflect.Type, of *jsonschema.Schema) {
 		key, rest, _ := strings.Cut(cmp.Or(f.Tag.Get("json"), f.Tag.Get("parquet")), ",")
 		tag := f.Tag.Get("jsonschema")
 		null := f.Type.Kind() == reflect.Pointer && !strings.HasPrefix(rest, "omit") && tag != "required" || strings.HasSuffix(rest, "optional")
-		if of, ok := strings.CutPrefix(tag, "nullable="); ok { // of a field of an embedded struct
+		if of, ok := strings.CutPrefix(tag, "nullable="); ok { // an embedded struct has the field
 			key, null = of, true
 		}
 		p, ok := of.Properties.Get(key)

@@ -37,7 +37,7 @@ func Near(name string, known []string) []string {
 
 // A Match is one of several things, by the name that is nearest to what was typed.
 type Match struct {
-	Index          int // in the groups
+	Index          int // index of the group
 	Name           string
 	edits, letters int
 }

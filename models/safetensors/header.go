@@ -20,7 +20,7 @@ const maxHeader = 100_000_000
 type Entry struct {
 	DType   string  `json:"dtype"`
 	Shape   []int64 `json:"shape"`
-	Offsets []int64 `json:"data_offsets"` // where it begins and ends
+	Offsets []int64 `json:"data_offsets"` // its begin and its end
 }
 
 // size of a format's elements in bytes; formats that are not whole bytes are

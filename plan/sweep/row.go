@@ -79,7 +79,7 @@ type Figures struct {
 	PerMillion     float64 `parquet:"usd_mtok,optional"` // generated tokens, the prompt's cost in them
 	PerMillionLow  float64 `parquet:"usd_mtok_low,optional"`
 	PerMillionHigh float64 `parquet:"usd_mtok_high,optional"`
-	FLOPsToken     float64 `parquet:"flops_token,optional"`    // of a generated token
+	FLOPsToken     float64 `parquet:"flops_token,optional"`    // FLOPs of a generated token
 	KVToken        float64 `parquet:"kv_bytes_token,optional"` // cache of a token
 }
 

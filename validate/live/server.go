@@ -16,7 +16,7 @@ import (
 type ServerOptions struct {
 	Server  *serving.Server  // as it is predicted
 	Point   experiment.Point // how the server is asked; its load is a concurrency or a rate
-	Time    time.Duration    // of all requests together
+	Time    time.Duration    // time of all requests together
 	Measure experiment.Measure
 }
 

@@ -85,7 +85,7 @@ func (c *Collection) add(path string, ask *Given) {
 func untimed(path string) error {
 	f, _, err := input.Open(path)
 	if err != nil {
-		return nil // which the reading of the file tells
+		return nil // the reading of the file tells why
 	}
 	defer f.Close()
 	what := replay.Arrivals(f)

@@ -94,7 +94,7 @@ type scanner struct {
 	meter *meter
 	d     *json.Decoder
 	names map[string]string
-	bytes int  // of all names
+	bytes int  // bytes of all names
 	found bool // the list of events
 }
 

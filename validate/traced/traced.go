@@ -32,7 +32,7 @@ type Phase struct {
 type Other struct {
 	Name    string // purpose of the kernels, else the kernel's name
 	Known   bool   // The purpose is known.
-	Kernels int    // in a step
+	Kernels int    // kernels in a step
 	Seconds float64
 }
 
