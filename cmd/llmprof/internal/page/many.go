@@ -70,50 +70,10 @@ func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 				all.Points = append(all.Points, newPoint(&rows[i], r.Expected))
 			}
 		},
-		Source: func() (sweep.Source, error) { return p.source(ctx, g), nil },
+		Source: func() (sweep.Source, error) { return sweep.NewSource(ctx, p.known, g), nil },
 	})
 	all.Of = sum.Points
 	return &Answer{Data: all}, err
-}
-
-// A source prepares each setting once, as most charts differ from those before in the workload alone.
-type source struct {
-	sweep.Source
-	flags string // names of those that the grid gives
-	known map[string]setup
-}
-
-// A setup is a setting, or why it cannot be.
-type setup struct {
-	*sweep.Setup
-	err error
-}
-
-const mostSetups = 2000
-
-func (p *Page) source(ctx context.Context, g *sweep.Grid) *source {
-	s := &source{Source: sweep.NewSource(ctx, p.known, g), known: p.setups}
-	for i := range g.Axes {
-		s.flags += g.Axes[i].Name + "\x00"
-	}
-	if len(s.known) > mostSetups {
-		clear(s.known)
-	}
-	return s
-}
-
-// Prepare prepares a setting unless that was done before.
-func (s *source) Prepare(values []sweep.Value) (*sweep.Setup, error) {
-	key := s.flags
-	for _, v := range values {
-		key += v.Text + "\x00"
-	}
-	found, ok := s.known[key]
-	if !ok {
-		found.Setup, found.err = s.Source.Prepare(values)
-		s.known[key] = found
-	}
-	return found.Setup, found.err
 }
 
 // options tries values in place of those given, one flag at a time, and says why those

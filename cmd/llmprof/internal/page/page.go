@@ -26,7 +26,6 @@ type Page struct {
 
 	root   string // where files lie that were handed to the page: what stands for "./"
 	known  *deployment.Library
-	setups map[string]setup   // setups of sweeps
 	served map[string]*served // servers by the flags of their deployments
 }
 
@@ -45,7 +44,7 @@ func In(root string) *Page {
 
 // Forget drops what was read, as files may have changed.
 func (p *Page) Forget() {
-	p.known, p.setups, p.served = deployment.Within(p.other), map[string]setup{}, map[string]*served{}
+	p.known, p.served = deployment.Within(p.other), map[string]*served{}
 }
 
 // other is a model of a file that was handed to the page, or of the hub.
