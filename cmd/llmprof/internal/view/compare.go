@@ -15,6 +15,7 @@ import (
 	"llmprof/plots/render"
 	"llmprof/serving"
 	"llmprof/unit"
+	"llmprof/validate"
 )
 
 // CompareSchema names the form of a comparison's JSON, which "llmprof schema compare" shows.
@@ -180,20 +181,23 @@ type Difference struct {
 // Differences compares every figure of the further sides with the first.
 func (c *Comparison) Differences() (all []Difference) {
 	for _, m := range headlines() {
-		a := c.Sides[0].figure(m.Key)
 		for i := 1; i < len(c.Sides); i++ {
-			b := c.Sides[i].figure(m.Key)
-			d := Difference{Metric: m.Key, Side: i}
-			if a.Value != nil && b.Value != nil && *a.Value != 0 {
-				d.Ratio = new(*b.Value / *a.Value)
-			}
-			if a.Low != nil && b.Low != nil && a.High != nil && b.High != nil {
-				d.Overlap = new(*a.Low <= *b.High && *b.Low <= *a.High)
-			}
-			all = append(all, d)
+			all = append(all, c.difference(m.Key, i))
 		}
 	}
 	return all
+}
+
+// difference compares a figure of a side with the first side's.
+func (c *Comparison) difference(metric string, side int) Difference {
+	a, b, d := c.Sides[0].figure(metric), c.Sides[side].figure(metric), Difference{Metric: metric, Side: side}
+	if a.Value != nil && b.Value != nil && *a.Value != 0 {
+		d.Ratio = new(*b.Value / *a.Value)
+	}
+	if a.Low != nil && b.Low != nil && a.High != nil && b.High != nil {
+		d.Overlap = new(*a.Low <= *b.High && *b.Low <= *a.High)
+	}
+	return d
 }
 
 // An OperatorDifference is by how much longer an operator takes on one side than on the first.
@@ -215,16 +219,13 @@ func (c *Comparison) Operators() (all []OperatorDifference) {
 		if slices.ContainsFunc(c.Sides, func(s Side) bool { return s.time(phase, "") == 0 }) {
 			continue // a side of which nothing is known by operator
 		}
-		var names []string
+		var ops []SideOperator
 		for i := range c.Sides {
-			for _, o := range c.Sides[i].Ops {
-				if o.Phase == phase && !slices.Contains(names, o.Name) {
-					names = append(names, o.Name)
-				}
-			}
+			ops = append(ops, c.Sides[i].Ops...)
 		}
+		ops = slices.DeleteFunc(ops, func(o SideOperator) bool { return o.Phase != phase })
 		var some []OperatorDifference
-		for _, name := range names {
+		for _, name := range distinct(ops, func(o *SideOperator) string { return o.Name }) {
 			d := OperatorDifference{Phase: phase, Name: name}
 			for i := range c.Sides {
 				d.Times = append(d.Times, c.Sides[i].time(phase, name))
@@ -321,19 +322,12 @@ func (c *Comparison) Page() *render.Document {
 	for i := range c.Sides {
 		names = append(names, c.named(i))
 	}
-	d := &render.Document{Title: strings.Join(names, " · "), Blocks: c.figures()}
-	if t := c.operatorTable(); len(t.Rows) > 0 {
-		d.Blocks = append(d.Blocks, t)
-	}
 	basis := render.Fields{Title: "Rests on"}
 	for i := range c.Sides {
 		basis.Add(c.heading(i), c.Sides[i].Basis)
 	}
-	d.Blocks = append(d.Blocks, basis)
-	if w := c.Warnings(); len(w) > 0 {
-		d.Blocks = append(d.Blocks, render.Notes{Title: "Warnings", Items: w})
-	}
-	return d
+	return &render.Document{Title: strings.Join(names, " · "), Blocks: append(c.figures(), c.operatorTable(), basis,
+		render.Notes{Title: "Warnings", Items: c.Warnings()})}
 }
 
 // figures are the tables of headline figures: those under a load, where a side has one, and those of a batch.
@@ -356,13 +350,8 @@ func (c *Comparison) figures() (all []render.Block) {
 func (c *Comparison) Loaded() bool { return len(c.loads()) > 0 }
 
 // loads are the different loads that sides answer.
-func (c *Comparison) loads() (all []string) {
-	for i := range c.Sides {
-		if l := c.Sides[i].load; l != "" && !slices.Contains(all, l) {
-			all = append(all, l)
-		}
-	}
-	return all
+func (c *Comparison) loads() []string {
+	return distinct(c.Sides, func(s *Side) string { return s.load })
 }
 
 // figureTable has each side's figures, with their ratio to the first side's, and a mark where the intervals overlap.
@@ -372,8 +361,6 @@ func (c *Comparison) figureTable(load bool) render.Table {
 		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true},
 			render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
 	}
-	differences := c.Differences()
-	at := 0
 	for _, m := range headlines() {
 		cells, some := []any{m.Title}, false
 		for i := range c.Sides {
@@ -381,8 +368,7 @@ func (c *Comparison) figureTable(load bool) render.Table {
 			some = some || f.Value != nil
 			cells = append(cells, shown(f, m.Unit))
 			if i > 0 {
-				cells = append(cells, ratio(&differences[at]))
-				at++
+				cells = append(cells, ratio(c.difference(m.Key, i)))
 			}
 		}
 		if some && m.load == load {
@@ -407,7 +393,7 @@ func shown(f *SideFigure, of string) any {
 	return fmt.Sprintf("%s (%s)", value, interval)
 }
 
-func ratio(d *Difference) any {
+func ratio(d Difference) any {
 	if d.Ratio == nil {
 		return nil
 	}
@@ -468,21 +454,95 @@ func (c *Comparison) operatorTable() render.Table {
 // Table is the figures for programs, one a row.
 func (c *Comparison) Table() *render.Table {
 	t := render.Keyed("metric", "side", "value", "low", "high", "ratio", "overlap")
-	differences := c.Differences()
 	for i := range c.Sides {
 		for _, m := range headlines() {
-			f := c.Sides[i].figure(m.Key)
-			var ratio, overlap any
-			for _, d := range differences {
-				if d.Metric == m.Key && d.Side == i {
-					ratio = Cell(d.Ratio)
-					if d.Overlap != nil {
-						overlap = fmt.Sprint(*d.Overlap)
-					}
-				}
+			f, d := c.Sides[i].figure(m.Key), Difference{}
+			if i > 0 {
+				d = c.difference(m.Key, i)
 			}
-			t.Add(m.Key, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
+			t.Add(m.Key, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), Cell(d.Ratio), Cell(d.Overlap))
 		}
+	}
+	return t
+}
+
+// RegressionSchema names the form of a comparison of repeated results.
+const RegressionSchema = "llmprof.compare-repeated/v1"
+
+// A Regression is results of processes before and after.
+type Regression struct {
+	Over    float64 // rise that is allowed, as a share
+	Changes []validate.Change
+	Alone   []string // figures with too few processes
+	Sides   [2]Side  // operators before and after, where results have them
+	Top     int
+}
+
+// A RegressionDocument is a comparison of repeated results for programs.
+type RegressionDocument struct {
+	Schema    string               `json:"schema"`
+	Over      float64              `json:"fail_over"`    // rise that is allowed, as a share
+	Alarms    float64              `json:"false_alarms"` // share of comparisons of one release that raise an alarm, at most
+	Changes   []ChangeJSON         `json:"changes"`      // figures with two processes or more before and after, the greatest rise first
+	Alone     []string             `json:"alone"`        // figures with less
+	Operators []OperatorDifference `json:"operators"`    // operators of results that have them, the greatest difference first
+}
+
+// A ChangeJSON is a figure of a workload before and after.
+type ChangeJSON struct {
+	Metric string    `json:"metric"`
+	Phase  string    `json:"phase"` // "prefill", "decode" or "both"
+	Model  string    `json:"model"`
+	Batch  int       `json:"batch"`
+	Prompt int       `json:"prompt_len"`
+	Gen    int       `json:"gen_len"`
+	Base   []float64 `json:"base"`  // value of each process before
+	New    []float64 `json:"new"`   // value of each process after
+	Ratio  float64   `json:"ratio"` // geometric mean after over that before
+	Low    float64   `json:"low"`   // ends of the interval of the ratio
+	High   float64   `json:"high"`
+	Slower bool      `json:"slower"` // an alarm
+}
+
+// Document is the comparison for programs.
+func (r *Regression) Document() *RegressionDocument {
+	d := &RegressionDocument{Schema: RegressionSchema, Over: r.Over, Alarms: validate.FalseAlarms, Changes: []ChangeJSON{},
+		Alone: append([]string{}, r.Alone...), Operators: append([]OperatorDifference{}, r.operators().Operators()...)}
+	for _, c := range r.Changes {
+		d.Changes = append(d.Changes, ChangeJSON{string(c.Metric), c.Metric.Phase(), c.Model, c.Batch, c.Prompt, c.Gen, c.Base, c.New,
+			c.Ratio, c.Low,
+			c.High, c.Slower})
+	}
+	return d
+}
+
+func (r *Regression) operators() *Comparison { return &Comparison{Sides: r.Sides[:], Top: r.Top} }
+
+// Page is the comparison for people.
+func (r *Regression) Page() *render.Document {
+	t := render.Table{Title: "After over before", Columns: []render.Column{{Title: "figure", Left: true}, {Title: "phase", Left: true},
+		{Title: "workload", Left: true}, {Title: "processes"}, {Title: "ratio"}, {Title: "low"}, {Title: "high"}, {Title: "", Left: true}}}
+	for _, c := range r.Changes {
+		kind, verdict := render.Plain, ""
+		if c.Slower {
+			kind, verdict = render.Total, "slower"
+		}
+		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: []any{string(c.Metric), c.Metric.Phase(), c.String(),
+			fmt.Sprintf("%d, %d", len(c.Base), len(c.New)), fmt.Sprintf("%.3f", c.Ratio), fmt.Sprintf("%.3f", c.Low),
+			fmt.Sprintf("%.3f", c.High), verdict}})
+	}
+	notes := []string{fmt.Sprintf("A figure is slower where its ratio is above %.3g and its interval above 1. Intervals are of processes: of "+
+		"comparisons of one release with itself, %g %% at most raise an alarm.", 1+r.Over, 100*validate.FalseAlarms)}
+	return &render.Document{Title: "Repeated results before and after", Blocks: []render.Block{t, r.operators().operatorTable(),
+		render.Notes{Title: "Notes", Items: append(notes, r.Alone...)}}}
+}
+
+// Table is the comparison for programs, a figure a row.
+func (r *Regression) Table() *render.Table {
+	t := render.Keyed("metric", "phase", "model", "batch", "prompt_len", "gen_len", "processes_base", "processes_new", "ratio",
+		"low", "high", "slower")
+	for _, c := range r.Changes {
+		t.Add(string(c.Metric), c.Metric.Phase(), c.Model, c.Batch, c.Prompt, c.Gen, len(c.Base), len(c.New), c.Ratio, c.Low, c.High, c.Slower)
 	}
 	return t
 }

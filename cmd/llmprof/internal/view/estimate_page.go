@@ -33,18 +33,12 @@ func (e *Estimate) Operators() *render.Document {
 }
 
 func (e *Estimate) figures() []render.Block {
-	blocks := []render.Block{e.setup(), e.times(), e.rates(), e.others(), e.memoryTable(), e.limits()}
-	if e.Home != nil {
-		var home render.Fields
-		e.homeLines(func(name string, lines ...string) {
-			home.Rows = append(home.Rows, render.Field{Name: name, Lines: lines})
-		})
-		blocks = slices.Insert(blocks, 2, render.Block(home))
-	}
+	var load, home render.Fields
 	if e.Load != nil {
-		blocks = slices.Insert(blocks, 1, render.Block((&Load{e.Load}).block()))
+		load = (&Load{e.Load}).block()
 	}
-	return blocks
+	e.homeLines(home.Add)
+	return []render.Block{e.setup(), load, e.times(), home, e.rates(), e.others(), e.memoryTable(), e.limits()}
 }
 
 func (e *Estimate) operatorTables() []render.Block {

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"llmprof/plan"
@@ -173,11 +172,7 @@ func (f *Fleet) Page() *render.Document {
 // warnings are those of all plans, each once.
 func (f *Fleet) warnings() (all []string) {
 	for _, p := range f.Plans {
-		for _, text := range Texts(p.warnings()) {
-			if !slices.Contains(all, text) {
-				all = append(all, text)
-			}
-		}
+		all = append(all, Texts(p.warnings())...)
 	}
-	return all
+	return distinct(all, func(text *string) string { return *text })
 }

@@ -35,12 +35,10 @@ func (p *Plan) Page() *render.Document {
 		d.Title = rows.Title
 	}
 	d.Blocks = append(d.Blocks, rows, p.summary())
-	if p.Full && len(p.Result.Rejected) > 0 {
+	if p.Full {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
-	if len(p.Formats.Rows) > 0 {
-		d.Blocks = append(d.Blocks, p.Formats)
-	}
+	d.Blocks = append(d.Blocks, p.Formats)
 	for i := range p.Launch {
 		d.Blocks = append(d.Blocks, launch(&p.Launch[i], "Launch with "+p.Launch[i].Engine)...)
 	}
@@ -49,11 +47,8 @@ func (p *Plan) Page() *render.Document {
 
 // launch is how a row is started, under a title.
 func launch(l *plan.Launch, title string) []render.Block {
-	all := []render.Block{render.Verbatim{Title: title, Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")}}
-	if len(l.Notes) > 0 {
-		all = append(all, render.Notes{Items: l.Notes})
-	}
-	return all
+	return []render.Block{render.Verbatim{Title: title, Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")},
+		render.Notes{Items: l.Notes}}
 }
 
 // asAsked is a time without the zeros of a computed one: 500 ms.
@@ -106,27 +101,13 @@ func LengthWords(l *serving.Lengths) string {
 	return l.String()
 }
 
-func (p *Plan) models() (all []string) {
-	for i := range p.Request.Cards {
-		if name := p.Request.Cards[i].Model.Name; !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return all
+func (p *Plan) models() []string {
+	return distinct(p.Request.Cards, func(c *plan.Card) string { return c.Model.Name })
 }
 
 // warnings are what has to be known before the rows are trusted.
 func (p *Plan) warnings() []unit.Warning {
 	return append(p.Request.Warnings(len(p.Shown)), plan.HostAssumed(p.Shown)...)
-}
-
-// engines is how many engines the rows that are shown have.
-func (p *Plan) engines() int {
-	all := map[string]bool{}
-	for i := range p.Shown {
-		all[p.Shown[i].Engine()] = true
-	}
-	return len(all)
 }
 
 // tails are the percentiles that were asked for.
@@ -165,16 +146,18 @@ func (p *Plan) uncertain(r *plan.Row) string {
 
 // rows are the rows that are shown, with what they do under some multiples of the load.
 func (p *Plan) rows(loads []float64) render.Table {
-	several, engines, tails := len(p.models()) > 1, p.engines() > 1, p.tails()
+	tails := p.tails()
 	t := render.Table{Columns: []render.Column{
-		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true},
-		{Title: "split", Key: "split", Left: true},
+		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "model", Key: "model", Left: true},
+		{Title: "GPUs", Key: "gpu", Left: true}, {Title: "engine", Key: "engine", Left: true}, {Title: "split", Key: "split", Left: true},
 		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 3}, {Title: "batch", Key: "batch", Drop: 4},
-		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3},
-		{Title: "tok/s", Key: "tok_s", Drop: 5},
-		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok", Drop: 1},
-		{Title: "J/tok", Key: "j_token", Drop: 6},
+		inMillis("TTFT", "ttft_s"), inMillis("TPOT", "tpot_s"),
 	}}
+	for _, x := range tails {
+		t.Columns = append(t.Columns, inMillis(x.String(), strings.ToLower(strings.ReplaceAll(x.String(), " ", "_"))+"_s"))
+	}
+	t.Columns = append(t.Columns, render.Column{Title: "tok/s", Key: "tok_s", Drop: 5}, render.Column{Title: "$/h", Key: "usd_h"},
+		render.Column{Title: "$/Mtok", Key: "usd_mtok", Drop: 1}, render.Column{Title: "J/tok", Key: "j_token", Drop: 6})
 	drop := 1 // after what has the same figures in all rows at a rate: tokens a second
 	if p.Request.Load.Concurrency > 0 {
 		drop = 7
@@ -183,46 +166,41 @@ func (p *Plan) rows(loads []float64) render.Table {
 		t.Columns = append(t.Columns, render.Column{Title: fmt.Sprintf("at %g ×, ms", times), Unit: "TTFT/TPOT", Drop: drop + i,
 			Key: fmt.Sprintf("at_%g", times)})
 	}
-	const firstTime = 9 // the column after TPOT
-	for i, x := range tails {
-		title := strings.Fields(x.String())
-		t.Columns = slices.Insert(t.Columns, firstTime+i, render.Column{Title: x.String(), Unit: "ms", Fixed: true, By: 1e-3,
-			Key: strings.ToLower(strings.Join(title, "_")) + "_s"})
-	}
-	if engines {
-		t.Columns = slices.Insert(t.Columns, 3, render.Column{Title: "engine", Key: "engine", Left: true})
-	}
-	if several {
-		t.Columns = slices.Insert(t.Columns, 2, render.Column{Title: "model", Key: "model", Left: true})
-	}
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		mark := ""
 		if r.Pareto {
 			mark = "*"
 		}
-		mark += p.uncertain(r)
-		cells := []any{
-			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
-			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
-			cents(float64(r.JToken)),
+		cells := []any{i + 1, mark + p.uncertain(r), r.Card.Model.Name, board(r), r.Engine(), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
+			r.TTFT, Known(r.TPOT, r.TPOT > 0)}
+		for _, x := range tails {
+			cells = append(cells, tail(r, &x))
 		}
+		cells = append(cells, Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)), cents(float64(r.JToken)))
 		for _, times := range loads {
 			cells = append(cells, under(r, times))
 		}
-		for j, x := range tails {
-			cells = slices.Insert(cells, firstTime+j, tail(r, &x))
-		}
-		if engines {
-			cells = slices.Insert(cells, 3, any(r.Engine()))
-		}
-		if several {
-			cells = slices.Insert(cells, 2, any(r.Card.Model.Name))
-		}
 		t.Add(cells...)
+	}
+	for _, same := range []struct {
+		column int
+		texts  []string
+	}{{4, distinct(p.Shown, (*plan.Row).Engine)}, {2, p.models()}} {
+		if len(same.texts) < 2 {
+			t.LeaveOut(same.column)
+		}
 	}
 	return t
 }
+
+// inMillis is a column of times in milliseconds.
+func inMillis(title, key string) render.Column {
+	return render.Column{Title: title, Key: key, Unit: "ms", Fixed: true, By: 1e-3}
+}
+
+// board names the GPUs of a row, as "8 × h100".
+func board(r *plan.Row) string { return fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key) }
 
 // multiples are those of the load beyond itself that rows are shown under; none without a load.
 func (p *Plan) multiples() []float64 {
@@ -261,7 +239,7 @@ func (p *Plan) Words() []PlanWords {
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		all[i] = PlanWords{
-			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r),
+			GPUs: board(r), Split: Split(r),
 			TTFT: p.withTails(r, plan.TTFT, r.TTFT.String()), TPOT: p.withTails(r, plan.TPOT, word(Known(r.TPOT, r.TPOT > 0))),
 			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), Month: word(dollars(r.PerMonth())),
 			PerM:   word(cents(float64(r.PerMillion))),
@@ -356,7 +334,7 @@ func (p *Plan) choice(f *render.Fields) {
 
 // deployment names a row, with what it costs and by whose price.
 func (p *Plan) deployment(r *plan.Row) string {
-	text := fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key)
+	text := board(r)
 	if o := r.Card.Offer(r.GPUs); o != nil {
 		source, _, _ := strings.Cut(strings.Replace(o.Source, ", on demand", "", 1), ", read by ")
 		nodes := "each"

@@ -56,7 +56,7 @@ func (p *Plan) launches(page *report.Page, title string) {
 
 // cards are the headline figures of a row.
 func (p *Plan) cards(r *plan.Row) []report.Card {
-	all := []report.Card{{Name: "Choice", Value: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key),
+	all := []report.Card{{Name: "Choice", Value: board(r),
 		Detail: []string{Split(r), fmt.Sprintf("weights %s, KV cache %v", r.Scheme, r.Formats.KV)}}}
 	if r.PerHour > 0 {
 		all = append(all, report.Card{Name: "Cost", Value: fmt.Sprintf("$%.0f a month", float64(r.PerMonth())), Detail: []string{
@@ -107,16 +107,13 @@ func (p *Plan) percentiles(r *plan.Row) (part report.Part) {
 	if s == nil {
 		return part
 	}
-	ms := func(title, key string) render.Column {
-		return render.Column{Title: title, Key: key, Unit: "ms", Fixed: true, By: 1e-3}
-	}
 	how := "simulated"
 	if s.Path {
 		how = "followed along the sample path of one replica"
 	}
 	t := render.Table{Title: fmt.Sprintf("%d requests of the load, %s at the slow end of the interval", s.Requests, how),
-		Columns: []render.Column{{Title: "", Left: true}, ms("mean", "mean"), ms("p50", "p50"), ms("p90", "p90"), ms("p95", "p95"),
-			ms("p99", "p99"), {Title: "p99 by seed", Key: "seed"}}}
+		Columns: []render.Column{{Title: "", Left: true}, inMillis("mean", "mean"), inMillis("p50", "p50"), inMillis("p90", "p90"),
+			inMillis("p95", "p95"), inMillis("p99", "p99"), {Title: "p99 by seed", Key: "seed"}}}
 	for _, of := range []plan.Figure{plan.TTFT, plan.TPOT, plan.ITL, plan.E2E} {
 		if s.Mean[of] == 0 {
 			continue
@@ -136,7 +133,7 @@ func (p *Plan) loads() (part report.Part) {
 	t := render.Table{Title: "Mean times under multiples of the load", Columns: []render.Column{{Title: "", Left: true}}}
 	for _, times := range plan.Loads {
 		for _, of := range []string{"TTFT", "TPOT"} {
-			t.Columns = append(t.Columns, render.Column{Title: fmt.Sprintf("%s at %g ×", of, times), Unit: "ms", Fixed: true, By: 1e-3})
+			t.Columns = append(t.Columns, inMillis(fmt.Sprintf("%s at %g ×", of, times), ""))
 		}
 	}
 	for i := range p.Shown[:min(len(p.Shown), mostLoads)] {
@@ -144,7 +141,7 @@ func (p *Plan) loads() (part report.Part) {
 		if len(r.Loads) == 0 {
 			continue
 		}
-		cells := []any{fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key)}
+		cells := []any{board(r)}
 		for _, l := range r.Loads {
 			cells = append(cells, Known(l.TTFT, l.Why == ""), Known(l.TPOT, l.Why == "" && l.TPOT > 0))
 		}
@@ -192,23 +189,20 @@ func (p *Plan) sources(r *plan.Row) render.Fields {
 
 // prices are those of an hour of one GPU of the rows, by their sources.
 func (p *Plan) prices() (lines []string) {
-	var sources []string
-	of := map[string][]string{}
-	for i := range p.Shown {
-		r := &p.Shown[i]
-		o := r.Card.Offer(r.GPUs)
-		if o == nil {
-			continue
+	source := func(r *plan.Row) string {
+		if o := r.Card.Offer(r.GPUs); o != nil {
+			return o.Source
 		}
-		if !slices.Contains(sources, o.Source) {
-			sources = append(sources, o.Source)
-		}
-		if text := fmt.Sprintf("%s $%.2f", r.Card.GPU.Key, float64(o.Hour)); !slices.Contains(of[o.Source], text) {
-			of[o.Source] = append(of[o.Source], text)
-		}
+		return ""
 	}
-	for _, source := range sources {
-		lines = append(lines, strings.Join(of[source], ", ")+": "+source)
+	for _, from := range distinct(p.Shown, source) {
+		prices := distinct(p.Shown, func(r *plan.Row) string {
+			if source(r) != from {
+				return ""
+			}
+			return fmt.Sprintf("%s $%.2f", r.Card.GPU.Key, float64(r.Card.Offer(r.GPUs).Hour))
+		})
+		lines = append(lines, strings.Join(prices, ", ")+": "+from)
 	}
 	return lines
 }
@@ -227,4 +221,106 @@ func (p *Plan) Sheet() (*plots.Figure, error) {
 	}
 	f.Note(notes...)
 	return f, nil
+}
+
+// Chart is the Pareto plot of the rows of the table.
+func (p *Plan) Chart() (*plots.Figure, error) {
+	cost := "$ a million tokens"
+	if p.Request.Load.Given() {
+		cost = "$ an hour"
+	}
+	several := len(p.models()) > 1
+	var all []plots.Deployment
+	for _, r := range p.Shown {
+		d := plots.Deployment{Group: r.Card.GPU.Key, PerUser: r.PerUser(), PerGPU: r.Throughput / float64(r.GPUs), Cost: float64(r.PerMillion),
+			Latency: float64(r.E2E)}
+		if several {
+			d.Group = r.Card.Model.Name + " on " + d.Group
+		}
+		if p.Request.Load.Given() {
+			d.Cost = float64(r.PerHour)
+		}
+		all = append(all, d)
+	}
+	return plots.Pareto(p.title(), cost, all)
+}
+
+// Chart is the Pareto plot of the fleets of the table, each with the speed and the latency of its slowest model.
+func (f *Fleet) Chart() (*plots.Figure, error) {
+	var all []plots.Deployment
+	for i := range f.Fleets {
+		x := &f.Fleets[i]
+		d := plots.Deployment{Group: gpusOfFleet(x), Cost: float64(x.PerHour), PerUser: x.Rows[0].PerUser()}
+		for _, r := range x.Rows {
+			d.PerUser, d.Latency = min(d.PerUser, r.PerUser()), max(d.Latency, float64(r.E2E))
+			d.PerGPU += r.Throughput / float64(x.GPUs)
+		}
+		all = append(all, d)
+	}
+	return plots.Pareto(strings.Join(f.models(), " and ")+"; speed and latency of the slowest model", "$ an hour of a fleet", all)
+}
+
+func (f *Fleet) models() (all []string) {
+	for _, p := range f.Plans {
+		all = append(all, p.models()...)
+	}
+	return all
+}
+
+// ReportPage is the fleet for a meeting: what it costs, and of each model the deployment and what stands behind it. With files, its picture
+// is a file beside it.
+func (f *Fleet) ReportPage(files bool) (*report.Page, error) {
+	picture, err := Picture("deployments", f.Chart, files)
+	if err != nil {
+		return nil, err
+	}
+	first := &f.Fleets[0]
+	var lead []string
+	page := &report.Page{Title: fmt.Sprintf("%s: %d GPUs", strings.Join(f.models(), ", "), first.GPUs), Sheet: true, Warnings: f.warnings(),
+		Cards: []report.Card{{Name: "Cost", Value: fmt.Sprintf("$%.0f a month", float64(first.PerMonth())), Detail: []string{
+			fmt.Sprintf("$%.2f an hour", float64(first.PerHour)), gpusOfFleet(first)}}}}
+	section := func(id, title string, parts ...report.Part) {
+		page.Sections = append(page.Sections, report.Section{ID: id, Title: title, Parts: parts})
+	}
+	var plans []*Plan
+	for i := range f.Plans {
+		p := f.Chosen(i)
+		lead = append(lead, p.title())
+		plans = append(plans, p)
+		card := p.cards(&p.Shown[0])[0]
+		card.Name = p.models()[0]
+		page.Cards = append(page.Cards, card)
+	}
+	page.Lead = strings.Join(lead, "; ")
+	section("fleets", "Fleets", report.Part{Block: *f.Table(), Sortable: true}, report.Part{Picture: picture})
+	for i, p := range plans {
+		var sure render.Fields
+		p.choice(&sure)
+		section(fmt.Sprintf("model-%d", i+1), p.models()[0], report.Part{Block: sure}, p.percentiles(&p.Shown[0]))
+	}
+	section("assumptions", "Assumptions and sources", report.Part{Block: sourcesOf(plans)})
+	for _, p := range plans {
+		p.launches(page, fmt.Sprintf("Launch %s with ", p.models()[0]))
+	}
+	page.Drop()
+	return page, nil
+}
+
+// sourcesOf are what the first rows of several plans assume, and where that is from, each once.
+func sourcesOf(plans []*Plan) (all render.Fields) {
+	for _, p := range plans {
+		for _, f := range p.sources(&p.Shown[0]).Rows {
+			i := slices.IndexFunc(all.Rows, func(x render.Field) bool { return x.Name == f.Name })
+			if i < 0 {
+				all.Add(f.Name, f.Lines...)
+				continue
+			}
+			for _, line := range f.Lines {
+				if !slices.Contains(all.Rows[i].Lines, line) {
+					all.Rows[i].Lines = append(all.Rows[i].Lines, line)
+				}
+			}
+		}
+	}
+	return all
 }

@@ -63,19 +63,13 @@ var quantiles = func() (all []named[float64]) {
 
 // Page is the result for people.
 func (s *Simulation) Page() *render.Document {
-	d := &render.Document{Title: fmt.Sprintf("%s under load on %d × %s", s.Deployment.Model.Name, gpusOf(s.Server), s.Deployment.GPU.Name)}
-	d.Blocks = append(d.Blocks, render.Fields{Rows: s.head()}, s.latencies())
-	if t := s.intervals(); len(t.Rows) > 0 {
-		d.Blocks = append(d.Blocks, t)
+	var knee render.Fields
+	if text := s.Knee(); text != "" {
+		knee.Add("knee", text)
 	}
-	d.Blocks = append(d.Blocks, s.rates())
-	if knee, ok := s.Knee(); ok {
-		d.Blocks = append(d.Blocks, render.Fields{Rows: []render.Field{{Name: "knee", Lines: []string{knee}}}})
-	}
-	if notes := s.notes(); len(notes) > 0 {
-		d.Blocks = append(d.Blocks, render.Notes{Title: "Notes", Items: notes})
-	}
-	return d
+	return &render.Document{Title: fmt.Sprintf("%s under load on %d × %s", s.Deployment.Model.Name, gpusOf(s.Server), s.Deployment.GPU.Name),
+		Blocks: []render.Block{render.Fields{Rows: s.head()}, s.latencies(), s.intervals(), s.rates(), knee,
+			render.Notes{Title: "Notes", Items: s.notes()}}}
 }
 
 // notes are the warnings, and what the requests that count are.
@@ -220,13 +214,10 @@ func (s *Simulation) dollars(r *serving.Result) any {
 }
 
 // Knee is where more load brings latency and little throughput: the last load whose
-// throughput for its mean E2E time is the best of all (Kleinrock's power).
-func (s *Simulation) Knee() (string, bool) {
-	if s.Found != "" {
-		return s.Found, true
-	}
-	if len(s.Points) < 3 {
-		return "", false
+// throughput for its mean E2E time is the best of all (Kleinrock's power). It is "" where there are too few loads to tell.
+func (s *Simulation) Knee() string {
+	if s.Found != "" || len(s.Points) < 3 {
+		return s.Found
 	}
 	best, most := 0, 0.0
 	for i, p := range s.Points {
@@ -236,5 +227,5 @@ func (s *Simulation) Knee() (string, bool) {
 	}
 	p := &s.Points[best]
 	return fmt.Sprintf("%s: %.3g requests/s at a mean E2E of %v, the most throughput for the time", p.Name, p.Result.Rate(),
-		unit.Seconds(p.Result.E2E.Mean())), true
+		unit.Seconds(p.Result.E2E.Mean()))
 }
