@@ -10,7 +10,7 @@ import (
 )
 
 // fixed is the variable of a picture that varies nothing.
-const fixed Variable = 0xff
+const fixed Variable = ""
 
 // Caption names all that the figures of a picture depend on, as
 // "llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024,

@@ -247,30 +247,14 @@ func wireShape(name string, c *analytic.Case) string {
 }
 
 // Phases says which phases a graph shows.
-type Phases uint8
+type Phases string
 
 // The phases of a graph.
 const (
-	BothPhases Phases = iota
-	PrefillOnly
-	DecodeOnly
+	BothPhases  Phases = "both"
+	PrefillOnly Phases = "prefill"
+	DecodeOnly  Phases = "decode"
 )
-
-// PhaseNames lists what ParsePhases takes.
-func PhaseNames() []string { return []string{"both", "prefill", "decode"} }
-
-// String is the name that ParsePhases takes.
-func (p Phases) String() string { return PhaseNames()[min(p, DecodeOnly)] }
-
-// ParsePhases finds phases by name.
-func ParsePhases(s string) (Phases, error) {
-	for p := BothPhases; p <= DecodeOnly; p++ {
-		if strings.EqualFold(s, p.String()) {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown phase %q (known: %s)", s, strings.Join(PhaseNames(), ", "))
-}
 
 // of is a report with the operators of these phases only.
 func (p Phases) of(r *breakdown.Report) (*breakdown.Report, error) {

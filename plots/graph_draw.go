@@ -48,7 +48,7 @@ func Graph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
 	}
 	f := &Figure{Title: "Model graph with the cost of every operator", Caption: g.caption, Notes: []string{g.phaseNote(only), graphNotes}}
 	if p != BothPhases {
-		f.Title += " in " + p.String()
+		f.Title += " in " + string(p)
 	}
 	room := Width - 2*Margin
 	f.hold(g.height(room) + legendHeight(g.keys(), room))

@@ -36,25 +36,23 @@ func Roofline(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator
 	if err != nil {
 		return nil, err
 	}
-	if len(prefill)+len(decode) == 0 {
+	v := &rooflineView{roofs: roofs(c.Machine, r)}
+	v.under(slices.Concat(prefill, decode))
+	if len(v.dots) == 0 {
 		return nil, fmt.Errorf("roofline: no operator has both FLOPs and memory traffic, so there is nothing to draw")
 	}
-	v := &rooflineView{roofs: roofs(c.Machine, r)}
 	for _, r := range v.roofs {
 		if !shown(r.peak) || !shown(r.bandwidth) {
 			return nil, fmt.Errorf("roofline: %s has a peak of %v FLOP/s in %v and a bandwidth of %v B/s: both must be finite and above 0",
 				c.Machine.GPU.Name, r.peak, r.format, r.bandwidth)
 		}
 	}
-	v.under(prefill)
-	v.under(decode)
-	v.tables = []phaseTable{newPhaseTable(r.PrefillOps, prefillMark, prefill)}
+	v.tables = []phaseTable{newPhaseTable(prefill, prefillMark)}
 	if len(r.DecodeOps) > 0 {
-		v.tables = append(v.tables, newPhaseTable(r.DecodeOps, decodeMark, decode))
+		v.tables = append(v.tables, newPhaseTable(decode, decodeMark))
 	}
 	// Long ones first, so that their numbers are nearest and small ones lie on top.
-	v.dots = append(prefill, decode...)
-	slices.SortStableFunc(v.dots, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
+	slices.SortStableFunc(v.dots, func(a, b *dot) int { return cmp.Compare(b.share, a.share) })
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	f.Notes = append(f.Notes, "Share: of the phase's expected time. Of roof: the least time by the data sheet's peak arithmetic, memory "+
 		"bandwidth or link, over the expected time. "+
@@ -76,17 +74,16 @@ func Roofline(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator
 	return f, nil
 }
 
-// under finds the roof of each operator, the one of the number format that its
-// GEMMs run in, and how much of it the operator reaches.
-func (v *rooflineView) under(ds []dot) {
-	for i := range ds {
-		d := &ds[i]
-		for j := range v.roofs {
-			if v.roofs[j].format == d.format {
-				d.roof = &v.roofs[j]
-				d.ofRoof = min(d.y/d.roof.at(d.x, false), 1)
-			}
+// under takes the operators that have a place on the roofline, each under the roof of the number format that its GEMMs run in.
+func (v *rooflineView) under(all []*dot) {
+	for _, d := range all {
+		if !d.marked() {
+			continue
 		}
+		if i := slices.IndexFunc(v.roofs, func(r roof) bool { return r.format == d.format }); i >= 0 {
+			d.roof = &v.roofs[i]
+		}
+		v.dots = append(v.dots, d)
 	}
 }
 
@@ -107,13 +104,13 @@ const rooflineAxes = 3.1 * vg.Inch
 
 // A rooflineView is a roofline ready to be drawn, with a table of each phase below.
 type rooflineView struct {
-	dots   []dot
+	dots   []*dot // those that have a place
 	roofs  []roof // the highest first
 	tables []phaseTable
 	plot   *plot.Plot
 	keys   []key
 
-	measured []dot // operators as they were timed
+	measured []*dot // operators as they were timed
 
 	left int // numbers that found no room
 }
@@ -131,8 +128,8 @@ func (v *rooflineView) height() vg.Length {
 func (v *rooflineView) layOut(f *Figure) (left int) {
 	var x, y limits
 	for _, d := range append(slices.Clone(v.dots), v.measured...) {
-		x.take(d.x)
-		y.take(d.y)
+		x.take(d.x())
+		y.take(d.y())
 	}
 	for _, r := range v.roofs {
 		x.take(r.ridge())
@@ -142,13 +139,13 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 	v.plot = newPlot(axis{x.padded(3, 8, 100), decades{label: plain}}, axis{y.padded(6, 3, 100), rate}, v)
 	var bounds []roofline.Bound
 	for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
-		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.bound == b }) {
+		if slices.ContainsFunc(v.dots, func(d *dot) bool { return d.bound == b }) {
 			bounds = append(bounds, b)
 		}
 	}
 	v.keys = boundKeys(bounds...)
 	for _, m := range []Marker{prefillMark, decodeMark} {
-		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.mark == m }) {
+		if slices.ContainsFunc(v.dots, func(d *dot) bool { return d.mark == m }) {
 			v.keys = append(v.keys, phaseKey(m))
 		}
 	}
@@ -197,7 +194,7 @@ func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	at := make([]vg.Point, len(v.dots))
 	for i, d := range v.dots {
-		at[i] = vg.Point{X: tx(d.x), Y: ty(d.y)}
+		at[i] = vg.Point{X: tx(d.x()), Y: ty(d.y())}
 		const h = dotRadius
 		q.taken = append(q.taken, square(at[i], h))
 	}
@@ -205,8 +202,8 @@ func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
 		v.roofLabels(&c, q, &v.roofs[i], p)
 	}
 	v.marks(&c, q, at, v.bend(&c, &v.roofs[0], false))
-	for i := range v.measured {
-		arrow(&c, vg.Point{X: tx(v.measured[i].x), Y: ty(v.measured[i].y)})
+	for _, d := range v.measured {
+		arrow(&c, vg.Point{X: tx(d.x()), Y: ty(d.y())})
 	}
 }
 

@@ -78,13 +78,12 @@ func (v *rooflineView) marks(c *draw.Canvas, q *placer, at []vg.Point, roof []vg
 		c.StrokeLine2(Line(1.5, colors.Paper()), at[l.dot].X, at[l.dot].Y, to.X, to.Y)
 		c.StrokeLine2(Line(0.5, colors.Ink()), at[l.dot].X, at[l.dot].Y, to.X, to.Y)
 	}
-	for i := range slices.Backward(v.dots) {
-		d := &v.dots[i]
+	for i, d := range slices.Backward(v.dots) {
 		v.dot(c, d, at[i], v.bend(c, d.roof, false))
 	}
 	for _, l := range all {
 		if l.ok {
-			d := &v.dots[l.dot]
+			d := v.dots[l.dot]
 			(&phaseTable{mark: d.mark}).badge(c, middle(l.box), d.number, colors.Bound(d.bound))
 		}
 	}

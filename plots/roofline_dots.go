@@ -13,18 +13,33 @@ import (
 	"llmprof/unit"
 )
 
-// A dot is one operator of a phase on a roofline.
+// A dot is the operators of one name in a phase: a row of the phase's table and, where they have both FLOPs and memory traffic, a mark on
+// the roofline.
 type dot struct {
-	name  string
-	mark  Marker
-	bound roofline.Bound
-	x, y  float64 // FLOP/byte, FLOP/s
-	share float64 // share of the phase's time
+	name           string
+	mark           Marker
+	bound          roofline.Bound // bound and number format of the operator that takes longest
+	format         unit.Format
+	flops, traffic float64
+	time, floor    float64 // seconds
+	share          float64 // share of the phase's time
+	roof           *roof   // nil for those without a mark
+	number         int     // number of the mark, 0 for none
+	timed          float64 // rate over that of the data sheet by the measured time, 0 for none
+}
 
-	format unit.Format
-	roof   *roof
-	ofRoof float64 // reached
-	number int     // number of the mark, 0 for none
+func (d *dot) x() float64 { return d.flops / d.traffic } // FLOP/byte
+func (d *dot) y() float64 { return d.flops / d.time }    // FLOP/s
+
+// marked reports whether the dot has a place on a roofline.
+func (d *dot) marked() bool { return shown(d.x()) && shown(d.y()) }
+
+// ofRoof is how much the dot reaches of its roof, or of what bounds it where it has no place under one.
+func (d *dot) ofRoof() float64 {
+	if d.roof == nil {
+		return min(d.floor/d.time, 1)
+	}
+	return min(d.y()/d.roof.at(d.x(), false), 1)
 }
 
 // A roof is what a GPU can do in one number format.
@@ -45,41 +60,30 @@ func (r *roof) at(x float64, achieved bool) float64 {
 // ridge is the intensity from which arithmetic is what limits.
 func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
 
-// dots are the operators of a phase by name, those of several kinds of layers
-// as one, less those that have no place on a roofline.
-func dots(lines []breakdown.Operator, m Marker) (ds []dot, err error) {
-	type sum struct {
-		flops, traffic, time, share, most float64
-		bound                             roofline.Bound
-		format                            unit.Format
-	}
-	var names []string
-	sums := map[string]*sum{}
+// dots are the operators of a phase by name, those of several kinds of layers as one.
+func dots(lines []breakdown.Operator, m Marker) (ds []*dot, err error) {
+	most := map[string]float64{}
 	for _, l := range lines {
 		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
 			return nil, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
 				m.phase(), l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
 		}
-		s := sums[l.Name]
-		if s == nil {
-			s = &sum{}
-			sums[l.Name], names = s, append(names, l.Name)
+		at := slices.IndexFunc(ds, func(d *dot) bool { return d.name == l.Name })
+		if at < 0 {
+			at, ds = len(ds), append(ds, &dot{name: l.Name, mark: m})
 		}
-		s.flops += float64(l.FLOPs)
-		s.traffic += float64(l.Traffic())
-		s.time += float64(l.Expected)
-		s.share += l.Share
-		if l.Share >= s.most {
-			s.most, s.bound, s.format = l.Share, l.Bound, l.Format
+		d := ds[at]
+		d.flops += float64(l.FLOPs)
+		d.traffic += float64(l.Traffic())
+		d.time += float64(l.Expected)
+		d.floor += float64(l.Floor)
+		d.share += l.Share
+		if l.Share >= most[l.Name] {
+			most[l.Name], d.bound, d.format = l.Share, l.Bound, l.Format
 		}
 	}
-	for _, n := range names {
-		s := sums[n]
-		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1), format: s.format}
-		if !shown(d.x) || !shown(d.y) {
-			continue
-		}
-		ds = append(ds, d)
+	for _, d := range ds {
+		d.share = min(d.share, 1)
 	}
 	return ds, nil
 }

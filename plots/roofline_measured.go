@@ -38,16 +38,18 @@ func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err erro
 				m.FLOPs, m.Bytes, m.Observed)
 		}
 		d := v.predicted(m)
-		x, y := float64(m.FLOPs)/float64(m.Bytes), float64(m.FLOPs)/m.Observed
-		switch {
-		case d == nil || !shown(x) || !shown(y):
+		timed := &dot{name: m.Name, flops: float64(m.FLOPs), traffic: float64(m.Bytes), time: m.Observed}
+		if d == nil || !timed.marked() {
 			without = append(without, m.Name)
-		case y > overRoof*d.roof.at(x, false):
-			over = append(over, fmt.Sprintf("%s (%s, %.2f of the roof)", m.Name, d.mark.phase(), y/d.roof.at(x, false)))
-		default:
-			v.measured = append(v.measured, dot{name: m.Name, mark: d.mark, bound: d.bound, x: x, y: y, roof: d.roof, ofRoof: min(
-				y/d.roof.at(x, false), 1)})
+			continue
 		}
+		timed.mark, timed.roof = d.mark, d.roof
+		if part := timed.y() / d.roof.at(timed.x(), false); part > overRoof {
+			over = append(over, fmt.Sprintf("%s (%s, %.2f of the roof)", m.Name, d.mark.phase(), part))
+			continue
+		}
+		d.timed = timed.ofRoof()
+		v.measured = append(v.measured, timed)
 	}
 	if len(over) > 0 {
 		notes = append(notes, "Left out, for it would be over the roof, as where data stayed in a cache or another GPU was timed: "+strings.Join(
@@ -59,7 +61,6 @@ func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err erro
 	if len(v.measured) == 0 {
 		return nil, fmt.Errorf("roofline: no measured operator has FLOPs and a place under the roof: %s", strings.Join(notes, " "))
 	}
-	v.list()
 	return append(notes, "Measured: FLOPs by observed time at the tip of the mark, and what that is of the roof."), nil
 }
 
@@ -69,26 +70,12 @@ func (v *rooflineView) predicted(m *MeasuredOperator) *dot {
 	if m.Decode {
 		mark = decodeMark
 	}
-	for i := range v.dots {
-		if d := &v.dots[i]; d.name == m.Name && d.mark == mark && d.roof != nil {
+	for _, d := range v.dots {
+		if d.name == m.Name && d.mark == mark && d.roof != nil {
 			return d
 		}
 	}
 	return nil
-}
-
-// list puts what measured operators reach of their roofs into the tables.
-func (v *rooflineView) list() {
-	for i := range v.tables {
-		t := &v.tables[i]
-		for _, m := range v.measured {
-			for k := range t.rows {
-				if r := &t.rows[k]; m.mark == t.mark && m.name == r.name {
-					r.timed, t.timed = m.ofRoof, true
-				}
-			}
-		}
-	}
 }
 
 // The size of the mark of a measured operator.

@@ -2,6 +2,7 @@ package plots
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,9 +36,7 @@ func TestRooflineMeasured(t *testing.T) {
 			testkit.Must(t, err)
 			decode, err := dots(r.DecodeOps, decodeMark)
 			testkit.Must(t, err)
-			v.under(prefill)
-			v.under(decode)
-			v.dots = append(prefill, decode...)
+			v.under(slices.Concat(prefill, decode))
 			notes, err := v.measure(timed(&r, times))
 			if times < 1 {
 				if err == nil && !strings.Contains(strings.Join(notes, " "), "over the roof") ||
@@ -48,12 +47,12 @@ func TestRooflineMeasured(t *testing.T) {
 				t.Errorf("%s, %v times: %v", name, times, err)
 			}
 			for _, m := range v.measured {
-				if m.y > overRoof*m.roof.at(m.x, false) || m.ofRoof > 1 {
+				if m.y() > overRoof*m.roof.at(m.x(), false) || m.ofRoof() > 1 {
 					t.Errorf("%s: %s is over its roof", name, m.name)
 				}
 				d := v.predicted(&MeasuredOperator{Name: m.name, Decode: m.mark == decodeMark})
-				if len(c.Model.Layers) == 1 && (math.Abs(m.x/d.x-1) > 1e-6 || math.Abs(m.y*times/d.y-1) > 1e-6) {
-					t.Errorf("%s: %s at %v, %v; predicted at %v, %v", name, m.name, m.x, m.y, d.x, d.y)
+				if len(c.Model.Layers) == 1 && (math.Abs(m.x()/d.x()-1) > 1e-6 || math.Abs(m.y()*times/d.y()-1) > 1e-6) {
+					t.Errorf("%s: %s at %v, %v; predicted at %v, %v", name, m.name, m.x(), m.y(), d.x(), d.y())
 				}
 			}
 		}

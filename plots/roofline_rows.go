@@ -11,9 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic/breakdown"
 	"llmprof/plots/colors"
-	"llmprof/roofline"
 )
 
 // A phaseTable is the operators of a phase by time, with those that have no place
@@ -21,20 +19,8 @@ import (
 type phaseTable struct {
 	mark   Marker
 	time   float64 // time of the phase
-	rows   []phaseRow
-	others int  // operators in the last row, 0 if it is one itself
-	timed  bool // operators were measured: what they reach of the roof stands in place of bars
-}
-
-// A phaseRow is the operators of one name.
-type phaseRow struct {
-	name   string
-	number int // number of the mark, 0 for none
-	bound  roofline.Bound
-	time   float64
-	share  float64 // share of the phase's time
-	ofRoof float64 // rate over that of the data sheet, 0 for none
-	timed  float64 // rate over that of the data sheet, by the measured time
+	rows   []*dot
+	others int // operators in the last row, 0 if it is one itself
 }
 
 // mostListed is how many operators of a phase are listed.
@@ -42,51 +28,35 @@ const mostListed = 12
 
 // newPhaseTable lists the operators of a phase and numbers the marks of those that
 // have one. Small operators have none, and share the last row.
-func newPhaseTable(lines []breakdown.Operator, m Marker, ds []dot) phaseTable {
+func newPhaseTable(all []*dot, m Marker) phaseTable {
 	t := phaseTable{mark: m}
-	floor := map[string]float64{}
-	var all []phaseRow
-	for _, l := range lines {
-		if l.Expected <= 0 {
+	all = slices.DeleteFunc(slices.Clone(all), func(d *dot) bool { return d.time <= 0 })
+	slices.SortStableFunc(all, func(a, b *dot) int { return cmp.Compare(b.time, a.time) })
+	number, rest := 0, &dot{}
+	for i, d := range all {
+		t.time += d.time
+		if i < mostListed && (d.share >= leastLabel || len(all) <= mostListed) {
+			t.rows = append(t.rows, d)
+			if d.marked() {
+				number++
+				d.number = number
+			}
 			continue
 		}
-		t.time += float64(l.Expected)
-		floor[l.Name] += float64(l.Floor)
-		at := slices.IndexFunc(all, func(r phaseRow) bool { return r.name == l.Name })
-		if at < 0 {
-			at, all = len(all), append(all, phaseRow{name: l.Name, bound: l.Bound})
-		}
-		all[at].time += float64(l.Expected)
-		all[at].share += l.Share
-	}
-	slices.SortStableFunc(all, func(a, b phaseRow) int { return cmp.Compare(b.time, a.time) })
-	number := 0
-	for i, r := range all {
-		r.share, r.ofRoof = min(r.share, 1), min(floor[r.name]/r.time, 1)
-		listed := i < mostListed && (r.share >= leastLabel || len(all) <= mostListed)
-		if d := slices.IndexFunc(ds, func(d dot) bool { return d.name == r.name }); d >= 0 {
-			r.bound, r.ofRoof = ds[d].bound, ds[d].ofRoof
-			if listed {
-				number++
-				r.number, ds[d].number = number, number
-			}
-		}
-		switch last := len(t.rows) - 1; {
-		case listed:
-			t.rows = append(t.rows, r)
-		case t.others == 0:
-			r.number, r.ofRoof = 0, 0
-			t.rows, t.others = append(t.rows, r), 1
-		default:
-			t.others++
-			t.rows[last].time += r.time
-			t.rows[last].share = min(t.rows[last].share+r.share, 1)
-		}
+		t.others++
+		rest.time += d.time
+		rest.share = min(rest.share+d.share, 1)
 	}
 	if t.others > 0 {
-		t.rows[len(t.rows)-1].name = count(t.others, "other operator")
+		rest.name = count(t.others, "other operator")
+		t.rows = append(t.rows, rest)
 	}
 	return t
+}
+
+// timed reports whether operators were measured: what they reach of the roof stands in place of bars then.
+func (t *phaseTable) timed() bool {
+	return slices.ContainsFunc(t.rows, func(d *dot) bool { return d.timed > 0 })
 }
 
 // The sizes of the table under a roofline.
@@ -106,7 +76,7 @@ func (t *phaseTable) height() vg.Length { return phaseHead + listedRow*vg.Length
 func (t *phaseTable) draw(c *draw.Canvas) {
 	title, head, text := Bold(LabelSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint()), Sans(TickSize, colors.Ink())
 	right, heads := []vg.Length{c.Max.X - ofRoofWide - shareWide, c.Max.X - ofRoofWide, c.Max.X}, []string{"time", "share", "of roof"}
-	if t.timed {
+	if t.timed() {
 		for i := range right {
 			right[i] -= listedBar
 		}
@@ -122,12 +92,11 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 	y := c.Max.Y - phaseHead
 	c.StrokeLine2(Line(0.6, colors.Faint()), c.Min.X, y+2, c.Max.X, y+2)
 	barEnd := right[0] - timeWide
-	for i := range t.rows {
-		r := &t.rows[i]
+	for i, r := range t.rows {
 		y -= listedRow
 		base := y + listedRow/2 - ascent(text)/2
-		ink := colors.Bound(r.bound)
-		if t.others > 0 && i == len(t.rows)-1 {
+		ink, others := colors.Bound(r.bound), t.others > 0 && i == len(t.rows)-1
+		if others {
 			ink = colors.Faint()
 		}
 		if r.number > 0 {
@@ -135,17 +104,17 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 		}
 		name := c.Min.X + 2*badge + 5
 		nameEnd := barEnd
-		if !t.timed {
+		if !t.timed() {
 			nameEnd -= listedBar
 		}
 		write(c, text, name, base, fit(text, strings.Replace(r.name, "layernorm", "norm", 1), nameEnd-name-3))
-		if !t.timed {
+		if !t.timed() {
 			r.bar(c, vg.Point{X: nameEnd, Y: y}, ink)
 		}
 		ends(text, 0, base, measured(r.time, "s"))
 		ends(text, 1, base, percent(r.share))
-		if r.ofRoof > 0 {
-			ends(text, 2, base, percent(r.ofRoof))
+		if reached := r.ofRoof(); reached > 0 && !others {
+			ends(text, 2, base, percent(reached))
 		}
 		if r.timed > 0 {
 			ends(text, 3, base, percent(r.timed))
@@ -154,10 +123,10 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 }
 
 // bar draws the row's share of the phase's time.
-func (r *phaseRow) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
+func (d *dot) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
 	bar := rect(at.X, at.Y+3.4, at.X+listedBar, at.Y+listedRow-3.4)
 	fill(c, bar, colors.Panel())
-	bar.Max.X = bar.Min.X + max(listedBar*vg.Length(min(r.share, 1)), 0.5)
+	bar.Max.X = bar.Min.X + max(listedBar*vg.Length(min(d.share, 1)), 0.5)
 	fill(c, bar, ink)
 	outline(c, bar, colors.Faint())
 }

@@ -186,17 +186,17 @@ func TestTimeBesideTheRoof(t *testing.T) {
 	r := explain(t, c)
 	ds, err := dots(r.PrefillOps, prefillMark)
 	testkit.Must(t, err)
-	table := newPhaseTable(r.PrefillOps, prefillMark, ds)
+	table := newPhaseTable(ds, prefillMark)
 	sum, found := 0.0, false
 	for _, row := range table.rows {
 		sum += row.time
-		found = found || row.name == "all_reduce" && row.number == 0 && row.ofRoof > 0.1 && row.ofRoof < 1
+		found = found || row.name == "all_reduce" && row.number == 0 && row.ofRoof() > 0.1 && row.ofRoof() < 1
 	}
 	if want := float64(r.Prefill.Expected); math.Abs(sum/want-1) > 1e-9 || math.Abs(table.time/want-1) > 1e-9 {
 		t.Errorf("the table adds up to %v and says %v, the phase takes %v", sum, table.time, want)
 	}
 	if !found {
-		t.Errorf("no all_reduce in %+v", table.rows)
+		t.Errorf("no all_reduce in %d rows", len(table.rows))
 	}
 }
 

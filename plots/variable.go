@@ -1,49 +1,36 @@
 package plots
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"strings"
 
 	"llmprof/analytic"
 )
 
 // A Variable is what a sweep varies.
-type Variable uint8
+type Variable string
 
 // A plot varies one of these.
 const (
-	ByBatch Variable = iota
-	ByContext
-	ByTP
-	ByPower // of sweeps alone
-	ByClock
+	ByBatch   Variable = "batch"
+	ByContext Variable = "context"
+	ByTP      Variable = "tp"
+	ByPower   Variable = "power limit" // of sweeps alone
+	ByClock   Variable = "clock"
 )
-
-// String is the name of the variable.
-func (v Variable) String() string {
-	return [...]string{"batch", "context", "tp", "power limit", "clock"}[min(v, ByClock)]
-}
 
 // noun is what it is called in a title.
 func (v Variable) noun() string {
-	return [...]string{"batch", "prompt length", "tensor parallelism", "power limit", "clock"}[min(v, ByClock)]
+	return cmp.Or(map[Variable]string{ByContext: "prompt length", ByTP: "tensor parallelism"}[v], string(v))
 }
 
 // title is that of its axis.
 func (v Variable) title() string {
-	return [...]string{"batch (sequences of a replica)", "prompt length (tokens)", "tensor parallelism (GPUs)", "power limit of each GPU (W)",
-		"highest clock (MHz)"}[min(v, ByClock)]
-}
-
-// ParseVariable finds a variable by name.
-func ParseVariable(s string) (Variable, error) {
-	for v := ByBatch; v <= ByTP; v++ {
-		if strings.EqualFold(s, v.String()) {
-			return v, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown variable %q (known: batch, context, tp)", s)
+	return map[Variable]string{
+		ByBatch: "batch (sequences of a replica)", ByContext: "prompt length (tokens)", ByTP: "tensor parallelism (GPUs)",
+		ByPower: "power limit of each GPU (W)", ByClock: "highest clock (MHz)",
+	}[v]
 }
 
 // Set is the case with x in place of what the variable names.

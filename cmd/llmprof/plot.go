@@ -79,7 +79,8 @@ func (a *app) graph() *cobra.Command {
 		"Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n"+
 			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n"+
 			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n"+
-			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.", a.drawGraph)
+			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.",
+		a.ofEstimate(drawGraph))
 	cmd.Example = "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
 		"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
 		"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png"
@@ -120,7 +121,7 @@ func (d *drawing) outputFlags(f *pflag.FlagSet, name string) {
 		settings.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context", "tp")
 		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
 	case "graph":
-		settings.Choice(f, &d.phase, "phase", "both", "`phase` to show: %s", plots.PhaseNames()...)
+		settings.Choice(f, &d.phase, "phase", "both", "`phase` to show: %s", "both", "prefill", "decode")
 	}
 }
 
@@ -199,10 +200,7 @@ func drawBreakdown(_ *drawing, ans *answer) (picture, error) {
 }
 
 func (a *app) drawMemory(ctx context.Context, d *drawing) (picture, error) {
-	v, err := plots.ParseVariable(d.by)
-	if err != nil {
-		return nil, wrong(err)
-	}
+	v := plots.Variable(d.by)
 	ans, err := a.answer(ctx, &d.question)
 	if err != nil {
 		return nil, err
@@ -234,13 +232,8 @@ func (g modelGraph) Write(w io.Writer, form string) error {
 	return f.Write(w, form)
 }
 
-func (a *app) drawGraph(ctx context.Context, d *drawing) (picture, error) {
-	phases, err := plots.ParsePhases(d.phase)
-	if err != nil {
-		return nil, wrong(err)
-	}
-	draw := a.ofEstimate(func(_ *drawing, ans *answer) (picture, error) { return modelGraph{ans, phases}, nil })
-	return draw(ctx, d)
+func drawGraph(d *drawing, ans *answer) (picture, error) {
+	return modelGraph{ans, plots.Phases(d.phase)}, nil
 }
 
 // steps are the values to try: the given ones, or doublings of the variable.
@@ -255,10 +248,7 @@ func (d *drawing) steps(v plots.Variable, c *analytic.Case) []int {
 
 // drawSweep sweeps every pair of the models and GPUs that were named.
 func (a *app) drawSweep(ctx context.Context, d *drawing) (picture, error) {
-	v, err := plots.ParseVariable(d.by)
-	if err != nil {
-		return nil, wrong(err)
-	}
+	v := plots.Variable(d.by)
 	models, gpus := names(d.Model), names(d.GPU)
 	if len(models) == 0 || len(gpus) == 0 {
 		return nil, usage("which model on which GPU? Give --model and --gpu a name each, or several with commas between")

@@ -54,7 +54,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, end()) }()
 			return a.runExperiment(cmd.Context(), e, points, o, machines, experiment.Options{
-				Store: store, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify, Shard: machines.shard,
+				Store: store, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).Notify, Shard: machines.shard,
 			})
 		},
 	}
@@ -150,10 +150,13 @@ type notifier struct {
 	pace  pace
 }
 
-func (n *notifier) notify(e experiment.Event) {
-	a := n.app
+// Logf writes a line on standard error.
+func (n *notifier) Logf(format string, args ...any) { n.app.logf(format, args...) }
+
+// Notify writes what happened to a point on standard error.
+func (n *notifier) Notify(e experiment.Event) {
 	if e.Trial == nil {
-		a.logf("%s", e.Note)
+		n.Logf("%s", e.Note)
 		return
 	}
 	left := ""
@@ -168,10 +171,10 @@ func (n *notifier) notify(e experiment.Event) {
 	}
 	switch {
 	case e.State == experiment.Remark:
-		a.logf("%s: %s", e.Trial.ID, e.Note)
+		n.Logf("%s: %s", e.Trial.ID, e.Note)
 	case e.Err != nil:
-		a.logf("[%d/%d] %s: %s: %v%s", e.At, e.Of, e.Trial.ID, e.State, e.Err, left)
+		n.Logf("[%d/%d] %s: %s: %v%s", e.At, e.Of, e.Trial.ID, e.State, e.Err, left)
 	default:
-		a.logf("[%d/%d] %s: %s%s", e.At, e.Of, e.Trial.ID, e.State, left)
+		n.Logf("[%d/%d] %s: %s%s", e.At, e.Of, e.Trial.ID, e.State, left)
 	}
 }

@@ -149,17 +149,8 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 		Target:  live.Target{GPU: gpu, Named: v.GPU != "", UUIDs: uuids, CPU: l.device == "cpu"},
 		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
 		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.Only,
-	}, liveReporter{&notifier{app: a}})
+	}, &notifier{app: a})
 }
-
-// A liveReporter writes on standard error how far a comparison is.
-type liveReporter struct{ events *notifier }
-
-// Logf writes a line.
-func (r liveReporter) Logf(format string, args ...any) { r.events.app.logf(format, args...) }
-
-// Notify writes what happened to a point.
-func (r liveReporter) Notify(e experiment.Event) { r.events.notify(e) }
 
 // processor refuses a GPU that is known to stand for the processor of this machine.
 func (a *app) processor(g *hardware.GPU) error {

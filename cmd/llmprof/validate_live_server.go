@@ -108,7 +108,7 @@ func (a *app) runLiveServer(ctx context.Context, v *comparison) error {
 	a.logf("%s", strings.Join(page.Said(), "; "))
 	page.Served, err = live.MeasureServer(ctx, live.ServerOptions{
 		Server: server, Point: point, Measure: lab.Measure, Time: time.Duration(float64(cmp.Or(s.seconds, 120)) * float64(time.Second)),
-	}, liveReporter{&notifier{app: a}})
+	}, &notifier{app: a})
 	if len(page.Served.Loads) == 0 {
 		return err
 	}

@@ -3,11 +3,8 @@
 package submit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -29,13 +26,8 @@ type Folder struct {
 
 // A record says what a finished shard consists of.
 type record struct {
-	Files map[string]fileRecord `json:"files"`
-	Note  json.RawMessage       `json:"note"`
-}
-
-type fileRecord struct {
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
+	Files map[string]string `json:"files"` // the SHA-256 of each
+	Note  json.RawMessage   `json:"note"`
 }
 
 // most is the longest record that is read.
@@ -69,7 +61,7 @@ func (f *Folder) Finished(i int) bool {
 		return false
 	}
 	for what, want := range r.Files {
-		if got, err := sum(f.name(i, what)); err != nil || got != want {
+		if got, err := input.Sum(f.name(i, what)); err != nil || got != want {
 			return false
 		}
 	}
@@ -78,21 +70,6 @@ func (f *Folder) Finished(i int) bool {
 	}
 	f.finished[i] = true
 	return true
-}
-
-// sum is the size and the hash of a file.
-func sum(path string) (r fileRecord, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return r, err
-	}
-	defer file.Close()
-	h := sha256.New()
-	if r.Bytes, err = io.Copy(h, file); err != nil {
-		return r, err
-	}
-	r.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return r, nil
 }
 
 // Note reads what a finished shard noted of itself.
@@ -145,21 +122,7 @@ func (f *Folder) JoinParquet(out io.Writer) error {
 type Part struct {
 	folder *Folder
 	shard  int
-	files  map[string]*partFile
-}
-
-type partFile struct {
-	file  *atomicfile.File // not embedded: its other methods of writing are not hashed
-	hash  hash.Hash
-	bytes int64
-}
-
-// Write writes to the file, and hashes what it writes.
-func (p *partFile) Write(b []byte) (int, error) {
-	n, err := p.file.Write(b)
-	p.hash.Write(b[:n])
-	p.bytes += int64(n)
-	return n, err
+	files  map[string]*atomicfile.File
 }
 
 // Begin begins shard i.
@@ -167,7 +130,7 @@ func (f *Folder) Begin(i int) (*Part, error) {
 	if err := os.MkdirAll(f.Dir, 0o777); err != nil {
 		return nil, fmt.Errorf("the folder of the shards: %w", err)
 	}
-	return &Part{folder: f, shard: i, files: map[string]*partFile{}}, nil
+	return &Part{folder: f, shard: i, files: map[string]*atomicfile.File{}}, nil
 }
 
 // File makes a file of the shard.
@@ -176,8 +139,8 @@ func (p *Part) File(what string) (io.Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing shard %d: %w", p.shard, err)
 	}
-	p.files[what] = &partFile{file: f, hash: sha256.New()}
-	return p.files[what], nil
+	p.files[what] = f
+	return f, nil
 }
 
 // Keep makes the shard a finished one. Its record comes last.
@@ -186,12 +149,14 @@ func (p *Part) Keep(note any) (err error) {
 	if err != nil {
 		return err
 	}
-	r := record{Files: map[string]fileRecord{}, Note: text}
+	r := record{Files: map[string]string{}, Note: text}
 	for what, f := range p.files {
-		if err := f.file.Keep(); err != nil {
+		if err = f.Keep(); err == nil {
+			r.Files[what], err = input.Sum(p.folder.name(p.shard, what))
+		}
+		if err != nil {
 			return fmt.Errorf("writing shard %d: %w", p.shard, err)
 		}
-		r.Files[what] = fileRecord{f.bytes, hex.EncodeToString(f.hash.Sum(nil))}
 	}
 	text, err = json.Marshal(&r)
 	if err != nil {
@@ -206,7 +171,7 @@ func (p *Part) Keep(note any) (err error) {
 // Drop removes what was not kept.
 func (p *Part) Drop() {
 	for _, f := range p.files {
-		_ = f.file.Drop()
+		_ = f.Drop()
 	}
 }
 
