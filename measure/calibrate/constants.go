@@ -94,7 +94,9 @@ func (b *builder) sample(r *Row) sample {
 	p := r.Point()
 	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random, inTurn: r.InTurn}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
-	p.tiled(&s.kernel)
+	if k := &s.kernel; k.Class == roofline.GroupedGEMM && k.Tile.Rows > 0 { // all experts have as many tokens
+		k.Shape.Tiles = k.Shape.Hit * math.Ceil(k.Shape.Pairs/k.Shape.Hit/k.Tile.Rows)
+	}
 	if b.file.Engine == "tensorrt-llm" && s.copies > 0 { // its collector takes no more copies than fill the L2 cache
 		s.copies = min(s.copies, int(math.Ceil(b.cache()/float64(s.kernel.Work.Weights))))
 	}

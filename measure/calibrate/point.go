@@ -3,12 +3,10 @@ package calibrate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	"llmprof/analytic/engine"
-	"llmprof/analytic/operator"
-	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -16,7 +14,7 @@ import (
 // A Kind is what a point times.
 type Kind string
 
-// The kinds. What sizes each has, sizesOf says.
+// The kinds. What each is made of, kinds says.
 const (
 	GEMM             Kind = "gemm"                    // x·wᵀ of m×k and n×k
 	Sustained        Kind = "gemm_sustained"          // the same for seconds, until the clocks are those of the power limit
@@ -61,26 +59,14 @@ const (
 	Idle           Kind = "idle"               // a GPU with a context and nothing to do, for the power that it draws
 )
 
-// drawn are the kinds that are run for the power that they draw, with those that
-// time the same.
-var drawn = map[Kind]Kind{
-	GEMMPower: GEMM, GateUpPower: DenseUpDecode, MoEPower: MixtureDecode, AttentionPower: AttentionDecode, ReadPower: Read,
-	AllReducePower: AllReduce, Idle: Idle,
-}
-
 // wgmmaKinds are products of decode steps of many sequences, as the engine calls them.
 var wgmmaKinds = []Kind{QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode}
 
 // times is the kind that times what k does.
-func (k Kind) times() Kind {
-	if same, ok := drawn[k]; ok {
-		return same
-	}
-	return k
-}
+func (k Kind) times() Kind { return cmp.Or(kinds[k].drawn, k) }
 
 // power reports whether k is run for the power that it draws alone.
-func (k Kind) power() bool { return drawn[k] != "" }
+func (k Kind) power() bool { return kinds[k].drawn != "" }
 
 // A Shape is how large what is timed is. What a kind has no use for is 0.
 type Shape struct {
@@ -115,7 +101,7 @@ type Point struct {
 // String names the point as progress shows it: gemm m=1 n=768 k=4096.
 func (p Point) String() string {
 	text, has := string(p.Kind), sizes(&p.Shape)
-	for name := range strings.FieldsSeq(sizesOf[p.Kind.times()]) {
+	for name := range strings.FieldsSeq(kinds[p.Kind.times()].sizes) {
 		text += fmt.Sprintf(" %s=%d", name, has[name])
 	}
 	if p.Ranks > 1 {
@@ -127,47 +113,22 @@ func (p Point) String() string {
 // Texts are the names of all kinds.
 func (Kind) Texts() []string {
 	var texts []string
-	for k := range sizesOf {
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		texts = append(texts, string(k))
 	}
-	for k := range drawn {
-		texts = append(texts, string(k))
-	}
-	slices.Sort(texts)
-	return slices.Compact(texts)
+	return texts
 }
-
-// sizesOf names the sizes of a shape that a kind cannot do without.
-var sizesOf = map[Kind]string{
-	GEMM: "m n k", Sustained: "m n k", AttentionPrefill: "tokens heads kv_heads head_dim",
-	AttentionDecode: "batch context heads kv_heads head_dim",
-	LatentPrefill:   "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: ofScan, ChannelScan: ofScan,
-	ScanStep: ofStep, ConvPrefill: "tokens " + ofStep, ConvStep: ofStep,
-	MixtureDecode: "batch experts top_k hidden width", Mixture: ofExperts, TopKPrefill: ofExperts, GateUpPrefill: ofExperts,
-	DownPrefill: ofExperts,
-	QKVDecode:   ofDense, ODecode: ofDense, DenseUpDecode: ofDense, DenseDownDecode: ofDense, HeadDecode: ofDense,
-	LaunchPrefill: "tokens hidden width heads kv_heads head_dim n", RMSNorm: "tokens width", Activation: "tokens width",
-	Read: "bytes", Copy: "bytes", AllReduce: "bytes", OneShot: "bytes",
-	GraphNode: "launches", SmallKernel: "launches", EagerLaunch: "launches", EagerStep: "launches", HostStep: "", Idle: "",
-}
-
-const (
-	ofScan    = "batch tokens heads kv_heads head_dim"
-	ofStep    = "batch heads kv_heads head_dim"
-	ofExperts = "tokens experts top_k hidden width"
-	ofDense   = "batch hidden width heads kv_heads head_dim n" // n is the vocabulary
-)
 
 // largest is more than any size of a shape that can be timed.
 const largest = 1 << 40
 
 func (p *Point) check() error {
-	names, ok := sizesOf[p.Kind.times()]
+	kind, ok := kinds[p.Kind.times()]
 	if !ok {
 		return fmt.Errorf("no kind %.40q", p.Kind)
 	}
 	has := sizes(&p.Shape)
-	for name := range strings.FieldsSeq(names) {
+	for name := range strings.FieldsSeq(kind.sizes) {
 		if n := has[name]; n < 1 || n > largest {
 			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed: %s", p.Kind, p.Shape, name)
 		}
@@ -179,163 +140,4 @@ func (p *Point) check() error {
 		return fmt.Errorf("a %s over %d ranks", p.Kind, p.Ranks)
 	}
 	return nil
-}
-
-// Work counts what one call of the point has to do, as package analytic counts it: weights in the
-// point's scheme, results of quantized products in 16 bits.
-//
-//	product    2·m·n·k FLOPs; weights, input and output once
-//	prefill    4·heads·d FLOPs a pair under the causal mask; q, k, v and output once
-//	decode     4·heads·d FLOPs a key; the keys and values of the context once for each KV head
-//	mixture    the router's E·h weights and 3·h·w of each expert: of those that the tokens are
-//	           expected to choose, read once (operator.DistinctExperts); for each pair of a token and
-//	           an expert 2 FLOPs a weight
-//	choice     the scores of all tokens
-//	experts    of a prompt: 2 FLOPs for each weight of the TopK experts of a token; the weights
-//	           of those that are expected to be chosen, once
-//	launch     nothing
-//	all-reduce 2(n-1)/n of the message on the wire (Patarasuk and Yuan 2009)
-func (p *Point) Work() roofline.Work {
-	s := &p.Shape
-	f := func(n int) float64 { return float64(n) }
-	size := p.DType.Bytes
-	switch p.Kind.times() {
-	case GEMM, Sustained, QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		m, n, k := p.product()
-		return roofline.Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Weights: p.weights(f(n) * f(k)),
-			Acts: size(f(m)*f(k)) + p.results(f(m)*f(n))}
-	case AttentionPrefill:
-		b, t, q, kv, d := f(max(s.Batch, 1)), f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * b * t * (t + 1) / 2), KV: p.cache(2 * b * t * d * kv),
-			Acts: p.results(2 * b * t * d * q)}
-	case AttentionDecode:
-		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: p.cache(2 * kv * d * c * b), Acts: p.results(2 * q * d * b)}
-	case MixtureDecode:
-		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
-		expert := 3 * h * f(s.Width)
-		return roofline.Work{FLOPs: unit.FLOPs(2 * b * (e*h + top*expert)), Weights: size(e*h + operator.DistinctExperts(e, top, b)*expert)}
-	case TopKPrefill:
-		return roofline.Work{Acts: size(f(s.Tokens) * f(s.Experts))}
-	case GateUpPrefill, DownPrefill:
-		hit := operator.DistinctExperts(f(s.Experts), f(s.TopK), f(s.Tokens))
-		return roofline.Work{FLOPs: unit.FLOPs(2 * f(s.Tokens) * f(s.TopK) * p.expert()), Weights: size(hit * p.expert())}
-	case RMSNorm:
-		return roofline.Work{Acts: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
-	case Activation:
-		return roofline.Work{Acts: size(3 * f(s.Tokens) * f(s.Width))}
-	case Read:
-		return roofline.Work{Acts: unit.Bytes(s.Bytes)}
-	case Copy:
-		return roofline.Work{Acts: 2 * unit.Bytes(s.Bytes)}
-	case AllReduce, OneShot:
-		n := f(p.Ranks)
-		return roofline.Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
-	}
-	return p.tableWork()
-}
-
-// kernel is the kernel that the point times on a GPU, of an engine that multiplies up to
-// so many rows by skinny GEMM.
-func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
-	k := roofline.Kernel{Format: p.DType, Scheme: p.Scheme, Work: p.Work(), Launches: 1, Count: 1}
-	s := &p.Shape
-	switch p.Kind.times() {
-	case GEMM, Sustained:
-		k.Shape.M, k.Shape.N, k.Shape.K = float64(s.M), float64(s.N), float64(s.K)
-		if p.Scheme.Quantizes() {
-			k.Quantized = k.Shape.M
-		}
-		if s.M <= skinny {
-			k.Class = roofline.SkinnyGEMM
-		}
-	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		k.Class = roofline.WGMMAGEMM
-	case AttentionPrefill:
-		k.Class, k.Shape.M, k.Shape.K = roofline.AttentionPrefill, float64(s.Tokens*max(s.Batch, 1)), 2*float64(s.Heads)*float64(s.HeadDim)
-		k.Shape.Tiles = p.tiles()
-	case AttentionDecode:
-		k.Class, k.Shape.Tiles = roofline.AttentionDecode, p.tiles()
-	case LatentPrefill:
-		k.Class, k.Shape.M, k.Shape.K = roofline.LatentPrefill, float64(s.Tokens*s.Batch), float64(s.Heads)*expandedDims
-		k.Shape.Tiles = p.tiles()
-	case LatentDecode:
-		k.Class, k.Shape.Tiles = roofline.LatentDecode, p.tiles()
-	case ScanPrefill, ChannelScan:
-		k.Class, k.Launches, k.Shape.Tiles = recurrent[p.Kind], scanLaunches, float64(s.Tokens)/p.chunk()
-	case Mixture:
-		p.grouped(&k)
-	case MixtureDecode:
-		p.moeDecode(&k)
-	case TopKPrefill:
-		k.Class, k.Shape = roofline.MoERouting, p.mixture(s.Tokens)
-	case GateUpPrefill, DownPrefill:
-		p.moePrefill(&k, g)
-	case AllReduce:
-		k.Class, k.Shape.Ranks = roofline.AllReduce, float64(p.Ranks)
-	case OneShot:
-		k.Class, k.Shape.Ranks = roofline.OneShotAllReduce, float64(p.Ranks)
-		k.Exchange(engine.OneShotBytes)
-	default:
-		k.Class = cmp.Or(recurrent[p.Kind], roofline.Elementwise)
-	}
-	return k
-}
-
-// recurrent has the classes of kernels of recurrences.
-var recurrent = map[Kind]roofline.Class{
-	ScanPrefill: roofline.ChunkedScan, ChannelScan: roofline.ChannelScan,
-	ScanStep: roofline.ScanStep, ConvPrefill: roofline.Convolution, ConvStep: roofline.ConvolutionStep,
-}
-
-func (p *Point) mixture(tokens int) roofline.Shape {
-	s := &p.Shape
-	e, top, t := float64(s.Experts), float64(s.TopK), float64(tokens)
-	return roofline.Shape{
-		Experts: e, TopK: top, Tokens: t, Pairs: t * top, Hit: operator.DistinctExperts(e, top, t), M: t * top, K: float64(s.Hidden),
-		N: float64(s.Hidden),
-	}
-}
-
-// moeDecode completes the kernel of a mixture in a decode step: gate and up are two
-// thirds of an expert.
-func (p *Point) moeDecode(k *roofline.Kernel) {
-	k.Class, k.Shape = roofline.MoEDecode, p.mixture(p.Shape.Batch)
-	third := p.DType.Bytes(k.Shape.Hit * float64(p.Shape.Hidden) * float64(p.Shape.Width))
-	for i, weights := range []unit.Bytes{2 * third, third} {
-		engine.MoEDecodeReads(k, &operator.Op{Shape: k.Shape, Work: roofline.Work{Weights: weights}}, i == 0)
-	}
-}
-
-// moePrefill completes the kernel of a product of a prompt's experts.
-func (p *Point) moePrefill(k *roofline.Kernel, g *hardware.GPU) {
-	k.Class, k.Shape = roofline.MoEPrefill, p.mixture(p.Shape.Tokens)
-	engine.MoEPrefillMoves(k, g, p.Kind == GateUpPrefill)
-}
-
-// expert is the weights of an expert in the product that is timed.
-func (p *Point) expert() float64 {
-	n := float64(p.Shape.Hidden) * float64(p.Shape.Width)
-	if p.Kind == GateUpPrefill {
-		return 2 * n
-	}
-	return n
-}
-
-// product is the rows, outputs and inputs of a product.
-func (p *Point) product() (m, n, k int) {
-	s := &p.Shape
-	switch p.Kind.times() {
-	case QKVDecode:
-		return s.Batch, (s.Heads + 2*s.KVHeads) * s.HeadDim, s.Hidden
-	case ODecode:
-		return s.Batch, s.Hidden, s.Heads * s.HeadDim
-	case DenseUpDecode:
-		return s.Batch, 2 * s.Width, s.Hidden
-	case DenseDownDecode:
-		return s.Batch, s.Hidden, s.Width
-	case HeadDecode:
-		return s.Batch, s.N, s.Hidden
-	}
-	return s.M, s.N, s.K
 }
