@@ -120,8 +120,7 @@ func (d *Deployment) place() error {
 	if q.Fit || q.placed() == "" && q.Pass == nil && d.overflows() { // a host that is only described holds what the GPU has no room for
 		if placed, err = bestPlacement(&base, p.Pageable); err == nil && placed == nil {
 			return unit.Errorf("{fit}: %s has room for the model neither on the GPU nor with %v of host memory; give {ram}, narrower {weights} or "+
-				"a "+
-				"shorter {prompt_len}", d.GPU.Name, d.GPU.Host.RAM)
+				"a shorter {prompt_len}", d.GPU.Name, d.GPU.Host.RAM)
 		}
 	} else {
 		placed, err = p.At(&base)
@@ -235,9 +234,9 @@ func (d *Deployment) live(base *analytic.Case, p *engine.Placed) {
 	}
 	asked := *base
 	asked.Workload = d.Workload
-	if own, err := ownFit(&asked); err == nil && own != nil {
-		rates := RatesOf(own.Flags(), &own.Estimate, d.Workload.Batch)
-		h.Own = &rates
+	// llama.cpp's own --fit takes the default pass, weights as pages of the file, and a margin on the GPU (common/fit.cpp).
+	if own, err := fullest(&asked, engine.Placement{Pageable: true}, fitMargin); err == nil && own != nil {
+		h.Own = new(RatesOf(own.Flags(), &own.Estimate, d.Workload.Batch))
 	}
 	h.Worth = worths(&asked, p)
 	switch {
@@ -289,11 +288,6 @@ func bestPlacement(c *analytic.Case, pageable bool) (*engine.Placed, error) {
 
 // fitMargin is the memory that llama.cpp's own --fit leaves free on each GPU (--fit-target).
 const fitMargin = unit.Bytes(1 << 30)
-
-// ownFit is what llama.cpp's own --fit chooses: the default pass, weights as pages of the file, and a margin on the GPU (common/fit.cpp).
-func ownFit(c *analytic.Case) (*engine.Placed, error) {
-	return fullest(c, engine.Placement{Pageable: true}, fitMargin)
-}
 
 // fullest is the placement that leaves least on the host; nil if neither memory has room for its part. A mixture leaves the experts of its
 // first layers there, and where not even those of all layers are enough, whole layers besides.

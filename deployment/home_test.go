@@ -19,7 +19,7 @@ func TestFit(t *testing.T) {
 	if !m.Fits() || m.HostWeights > c.Machine.GPU.Host.RAM {
 		t.Errorf("%+v does not fit", m)
 	}
-	own, err := ownFit(c)
+	own, err := fullest(c, engine.Placement{Pageable: true}, fitMargin)
 	if err != nil || own == nil {
 		t.Fatal(own, err)
 	}

@@ -87,11 +87,6 @@ func (l *Library) Model(ctx context.Context, name string, offline, lenient bool)
 }
 
 func (l *Library) read(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
-	if !strings.ContainsAny(name, `/\`) { // otherwise it is a path or a hub id
-		if m, err := models.Find(llmprof.ModelsJSON, name); m != nil || err != nil {
-			return m, err
-		}
-	}
 	if l.table == nil {
 		table, err := models.Load(llmprof.ModelsJSON)
 		if err != nil {

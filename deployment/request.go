@@ -317,8 +317,7 @@ func (q *Request) CheckLoad() error {
 	switch drawn := q.Prompts != nil || q.Answers != nil; {
 	case !q.Loaded() && drawn:
 		return unit.Errorf("{prompt_len} and {gen_len}: without a load all sequences of a batch have one length; give {rate} or {concurrency} " +
-			"for a " +
-			"distribution")
+			"for a distribution")
 	case drawn && or(q.CachedPrefix, 0) > 0:
 		return unit.Errorf("{cached_prefix} is of prompts of one length: give {prefix_hit_rate} for a distribution")
 	}

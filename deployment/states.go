@@ -68,34 +68,26 @@ func (d *Deployment) States(ctx context.Context, alone *analytic.Estimate) (*Sta
 // During lets a context end what is asked from now on.
 func (s *States) During(ctx context.Context) { s.all.During(ctx) }
 
-// Of is the steady state under the load of a request.
-func (s *States) Of(q *Request) (*Load, error) {
-	if q.Rate != nil {
-		return s.at(float64(*q.Rate))
-	}
-	return s.clients(*q.Concurrency)
-}
-
-// at is the steady state at a rate, with that at the slow end of the interval where that is stable.
-func (s *States) at(rate float64) (load *Load, err error) {
-	load = &Load{Server: s.server, Rate: &rate, Prompt: s.prompt, Gen: s.gen}
+// Of is the steady state under the load of a request, with that at the slow end of the interval where that is stable.
+func (s *States) Of(q *Request) (load *Load, err error) {
+	load = &Load{Server: s.server, Rate: (*float64)(q.Rate), Concurrency: q.Concurrency, Prompt: s.prompt, Gen: s.gen}
 	layout := s.server.Layout
-	if load.Steady, err = s.all.Rate(rate, layout); err == nil {
-		load.High, _ = slowRate(s.all, rate, layout, s.slower)
+	if q.Rate != nil {
+		if load.Steady, err = s.all.Rate(*load.Rate, layout); err != nil {
+			return load, err
+		}
+		if slow, err := s.all.Rate(*load.Rate*s.slower, layout); err == nil { // what the server does at x times the rate, only x times as slowly
+			load.High = Stretched(slow, s.slower)
+		}
+		return load, nil
 	}
-	return load, err
-}
-
-// clients is the steady state under so many clients that each have one request at a time.
-func (s *States) clients(n int) (load *Load, err error) {
-	if n < 1 {
+	switch n := *q.Concurrency; {
+	case n < 1:
 		return nil, unit.Errorf("{concurrency} %d: want at least 1", n)
+	case serving.CheckClients(n) != nil:
+		return nil, unit.Errorf("{concurrency}: %w", serving.CheckClients(n))
 	}
-	if err := serving.CheckClients(n); err != nil {
-		return nil, unit.Errorf("{concurrency}: %w", err)
-	}
-	load = &Load{Server: s.server, Concurrency: &n, Prompt: s.prompt, Gen: s.gen}
-	if load.Steady, err = s.all.Clients(n, s.server.Layout); err == nil {
+	if load.Steady, err = s.all.Clients(*q.Concurrency, layout); err == nil {
 		load.High = Stretched(load.Steady, s.slower)
 	}
 	return load, err
@@ -192,16 +184,6 @@ func Slower(e *analytic.Estimate) float64 {
 		x = max(x, float64(e.TPOT.High/e.TPOT.Expected))
 	}
 	return x
-}
-
-// slowRate is the steady state at a rate where everything takes x times as long: what the
-// server does at x times the rate, only x times as slowly.
-func slowRate(t *serving.Steadies, rate float64, l serving.Layout, x float64) (*serving.Steady, error) {
-	st, err := t.Rate(rate*x, l)
-	if err != nil {
-		return nil, err
-	}
-	return Stretched(st, x), nil
 }
 
 // Stretched is a steady state in which everything takes x times as long.

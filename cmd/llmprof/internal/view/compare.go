@@ -387,9 +387,9 @@ func shown(f *SideFigure, of string) any {
 	case f.Low == nil || f.High == nil:
 		return fmt.Sprint(quantity(&unit.Metric{Unit: of, Value: *f.Value}))
 	case of == "s": // the rounding of "llmprof estimate"
-		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)), "")
+		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)))
 	}
-	value, interval := roundedNumber(*f.Value, *f.Low, *f.High)
+	value, interval := rounded(*f.Value, *f.Low, *f.High)
 	return fmt.Sprintf("%s (%s)", value, interval)
 }
 

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"strconv"
 
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
@@ -72,20 +71,15 @@ func (e *Estimate) Inputs() []string {
 	}
 	add("calibration %s: %s", c.Name, c.Source)
 	for _, k := range roofline.All() {
-		if v := c.Constants[k]; v > 0 {
-			add("%s %s: %s", k, constantText(k, v), k.Info().Help)
+		if v := c.Constants[k]; v > 0 && k.Info().Quantity.Timed() {
+			add("%s %v: %s", k, unit.Seconds(v), k.Info().Help)
+		} else if v > 0 {
+			add("%s %.4g: %s", k, v, k.Info().Help)
 		}
 	}
 	profile := e.Machine.Engine.Profile()
 	add("engine %s: %s; %v of memory", profile.Name, profile.Source, profile.Reserve)
 	return lines
-}
-
-func constantText(k roofline.Constant, v float64) string {
-	if k.Info().Quantity.Timed() {
-		return unit.Seconds(v).String()
-	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
 // several is a number with what is counted, in the plural but for one.

@@ -9,7 +9,6 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/energy"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
 	"llmprof/plots/render"
@@ -33,13 +32,14 @@ func (e *Estimate) Brief() *render.Document {
 		color = render.Bad
 	}
 	paint(color, "Fits", e.verdictLine(&verdict))
-	paint(PaintedBound(e.Prefill.Bound).Color, "TTFT", e.timeLine(e.TTFT, &e.Prefill, "90 % interval "))
+	ttft, tpot, ttlt := e.latencies()
+	paint(PaintedBound(e.Prefill.Bound).Color, "TTFT", fmt.Sprintf("%s (90 %% interval %s); %s", ttft.Value, ttft.Interval, ttft.Note))
 	if e.Tokens > 0 {
-		paint(PaintedBound(e.Decode.Bound).Color, "TPOT", e.timeLine(e.TPOT, &e.Decode, ""))
+		paint(PaintedBound(e.Decode.Bound).Color, "TPOT", fmt.Sprintf("%v; %s", tpot, tpot.Note))
 	}
 	e.homeLines(add)
-	add("TTLT", around(unit.Around(e.TTLT.Expected, e.TTLT.Low, e.TTLT.High), ""))
-	add("Throughput", e.throughputLine())
+	add("TTLT", ttlt.String())
+	add("Throughput", e.throughputLine(verdict.Possible))
 	add("Energy", e.energyLine())
 	add("Cost", e.costLine(verdict.Possible))
 	add("Rests on", e.basis())
@@ -87,36 +87,23 @@ func (e *Estimate) verdictLine(v *deployment.Verdict) string {
 	return text
 }
 
-// timeLine is a time with its interval, its floor and its bound.
-func (e *Estimate) timeLine(s analytic.Span, p *analytic.Phase, label string) string {
-	floor := unit.Around(s.Floor, s.Floor, s.Floor)
-	return fmt.Sprintf("%s; %s-bound, floor %v", around(unit.Around(s.Expected, s.Low, s.High), label), p.Bound, floor)
-}
-
-func around(r unit.Rounded, label string) string {
-	return fmt.Sprintf("%v (%s%s)", r, label, r.Interval())
-}
+// around is a value with its interval.
+func around(r unit.Rounded) string { return fmt.Sprintf("%v (%s)", r, r.Interval()) }
 
 // throughputLine is the generated tokens a second.
-func (e *Estimate) throughputLine() string {
-	rate, each := e.Metric("tok_s"), e.Metric("tok_s_gpu")
-	if rate.Reason != "" {
+func (e *Estimate) throughputLine(possible bool) string {
+	rate, each := e.throughput()
+	switch {
+	case !possible:
 		return "none: it cannot run"
+	case e.GPUs > 1:
+		return fmt.Sprintf("%v, %s per GPU", rate, each)
 	}
-	v, interval := rounded(rate)
-	s := fmt.Sprintf("%s tok/s (%s)", v, interval)
-	if e.GPUs > 1 {
-		each, _ := rounded(each)
-		s += fmt.Sprintf(", %s per GPU", each)
-	}
-	return s
+	return rate.String()
 }
 
-// rounded is a metric and its interval in as many digits as the interval leaves.
-func rounded(m *unit.Metric) (value, interval string) { return roundedNumber(m.Value, m.Low, m.High) }
-
-// roundedNumber is a number and its interval in as many digits as the interval leaves.
-func roundedNumber(v, low, high float64) (value, interval string) {
+// rounded is a number and its interval in as many digits as the interval leaves.
+func rounded(v, low, high float64) (value, interval string) {
 	digits := 3
 	if high-low >= 0.2*v {
 		digits = 2
@@ -162,12 +149,11 @@ func (e *Estimate) giga(b unit.Bytes) string {
 
 // energyLine is the energy with its interval.
 func (e *Estimate) energyLine() string {
-	span := func(j unit.Joules, i energy.Interval) unit.Rounded { return unit.Around(j, i.Low, i.High) }
-	prompt, request := span(e.Energy.PerPrompt, e.Energy.Prompt), span(e.Energy.PerRequest, e.Energy.Request)
-	text := around(prompt, "") + " per prompt"
+	h, all := e.energy(), &e.Energy
+	text := fmt.Sprintf("%v %s", h, h.Note)
 	if e.Tokens > 0 {
-		token := span(e.Energy.PerToken, e.Energy.Token)
-		text = fmt.Sprintf("%s per token, %v per prompt, %v per request", around(token, ""), prompt, request)
+		text += fmt.Sprintf(", %v per prompt, %v per request", unit.Around(all.PerPrompt, all.Prompt.Low, all.Prompt.High),
+			unit.Around(all.PerRequest, all.Request.Low, all.Request.High))
 	}
 	if !e.Energy.IdleKnown {
 		text += " (idle power assumed)"
@@ -183,8 +169,7 @@ func (e *Estimate) costLine(possible bool) string {
 	case e.Price <= 0:
 		return "n/a: no price of " + e.Machine.GPU.Name + " is known; give --price"
 	}
-	v, interval := rounded(e.Metric("usd_mtok"))
-	return fmt.Sprintf("$%s (%s) per million generated tokens, at %v a GPU", v, interval, e.Price)
+	return fmt.Sprintf("%v per million generated tokens, at %v a GPU", e.cost(), e.Price)
 }
 
 // basis says what the figures rest on.
@@ -269,7 +254,7 @@ func (e *Estimate) homeLines(add func(name string, lines ...string)) {
 		return
 	}
 	rate := func(v float64, s analytic.Span) string {
-		value, interval := roundedNumber(v, v*float64(s.Expected/s.High), v*float64(s.Expected/s.Low))
+		value, interval := rounded(v, v*float64(s.Expected/s.High), v*float64(s.Expected/s.Low))
 		return fmt.Sprintf("%s tok/s (%s)", value, interval)
 	}
 	own := deployment.RatesOf("", &e.Estimate, e.Workload.Batch)
@@ -353,15 +338,24 @@ func (e *Estimate) Words() *Words {
 
 // headlines are the figures that people ask for first: times, and rates where it can run.
 func (e *Estimate) headlines() []Headline {
-	all := []Headline{timeHeadline("ttft", "TTFT", e.TTFT, e.Prefill.Bound.String())}
+	ttft, tpot, ttlt := e.latencies()
+	all := []Headline{ttft}
 	if e.Tokens > 0 {
-		all = append(all, timeHeadline("tpot", "TPOT", e.TPOT, e.Decode.Bound.String()))
+		all = append(all, tpot)
 	}
-	all = append(all, timeHeadline("ttlt", "TTLT", e.TTLT, ""))
+	all = append(all, ttlt)
 	if e.Verdict().Possible {
-		all = append(all, e.rateHeadlines()...)
+		rate, each := e.throughput()
+		rate.Note = each + " tok/s per GPU"
+		all = append(all, rate, e.cost(), e.energy())
 	}
 	return all
+}
+
+// latencies are the times of a request; that of a token is of no use where one token is generated.
+func (e *Estimate) latencies() (ttft, tpot, ttlt Headline) {
+	return timeHeadline("ttft", "TTFT", e.TTFT, e.Prefill.Bound.String()+"-bound, "),
+		timeHeadline("tpot", "TPOT", e.TPOT, e.Decode.Bound.String()+"-bound, "), timeHeadline("ttlt", "TTLT", e.TTLT, "")
 }
 
 // roofs are the peaks of the formats that GEMMs run in, the highest first.
@@ -384,34 +378,40 @@ func (e *Estimate) roofs() (all []Roof) {
 
 func timeHeadline(key, name string, s analytic.Span, bound string) Headline {
 	r := unit.Around(s.Expected, s.Low, s.High)
-	note := "floor " + unit.Around(s.Floor, s.Floor, s.Floor).String()
-	if bound != "" {
-		note = bound + "-bound, " + note
-	}
-	return Headline{Key: key, Name: name, Value: r.String(), Interval: r.Interval(), Note: note, SI: float64(s.Expected),
-		High: float64(s.High)}
+	return Headline{Key: key, Name: name, Value: r.String(), Interval: r.Interval(), SI: float64(s.Expected), High: float64(s.High),
+		Note: bound + "floor " + unit.Around(s.Floor, s.Floor, s.Floor).String()}
 }
 
-// rateHeadlines are those that exist only where it can run.
-func (e *Estimate) rateHeadlines() []Headline {
-	headline := func(key, name string, m *unit.Metric, format, note string) Headline {
-		v, interval := rounded(m)
-		return Headline{Key: key, Name: name, Value: fmt.Sprintf(format, v), Interval: interval, Note: note, SI: m.Value, High: m.High}
-	}
-	each, _ := rounded(e.Metric("tok_s_gpu"))
-	rate := headline("tps", "Throughput", e.Metric("tok_s"), "%s tok/s", each+" tok/s per GPU")
-	rate.High = e.Metric("tok_s").Low // the slow end
-	usd := headline("usd", "Cost", e.Metric("usd_mtok"), "$%s", fmt.Sprintf("per million generated; %v per GPU", e.Price))
+// String is the figure with its interval.
+func (h Headline) String() string { return fmt.Sprintf("%s (%s)", h.Value, h.Interval) }
+
+// throughput is the generated tokens a second, of all GPUs and of each.
+func (e *Estimate) throughput() (all Headline, each string) {
+	m, one := e.Metric("tok_s"), e.Metric("tok_s_gpu")
+	value, interval := rounded(m.Value, m.Low, m.High)
+	each, _ = rounded(one.Value, one.Low, one.High)
+	return Headline{Key: "tps", Name: "Throughput", Value: value + " tok/s", Interval: interval, SI: m.Value, High: m.Low}, each // Low is its slow end.
+}
+
+// cost is the price of a million generated tokens.
+func (e *Estimate) cost() Headline {
 	if e.Price <= 0 {
-		usd = Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"}
+		return Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"}
 	}
+	m := e.Metric("usd_mtok")
+	value, interval := rounded(m.Value, m.Low, m.High)
+	return Headline{Key: "usd", Name: "Cost", Value: "$" + value, Interval: interval, SI: m.Value, High: m.High,
+		Note: fmt.Sprintf("per million generated; %v per GPU", e.Price)}
+}
+
+// energy is that of a token, or of a prompt where one token is generated.
+func (e *Estimate) energy() Headline {
 	j, i, per := e.Energy.PerToken, e.Energy.Token, "per token"
 	if e.Tokens == 0 {
 		j, i, per = e.Energy.PerPrompt, e.Energy.Prompt, "per prompt"
 	}
 	r := unit.Around(j, i.Low, i.High)
-	return []Headline{rate, usd, {Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j),
-		High: float64(i.High)}}
+	return Headline{Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j), High: float64(i.High)}
 }
 
 func opWords(ops []breakdown.Operator) []OpWords {

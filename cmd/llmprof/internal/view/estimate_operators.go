@@ -45,7 +45,9 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []breakdown
 		if l.Layer != layer {
 			layer = l.Layer
 			if layer != "" {
-				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{layerTitle(layers, layer)}})
+				kind := &layers[slices.IndexFunc(layers, func(l breakdown.Layer) bool { return l.Name == layer })]
+				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{fmt.Sprintf("%s, %s layers, %v each", layer,
+					trimFloat(kind.Count), kind.Expected.Times(1/kind.Count))}})
 			}
 		}
 		t.Add(opCells(l.Name, l, layer != "")...)
@@ -57,21 +59,9 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []breakdown
 	cells := opCells("sum of operators", &sum, false)
 	cells[len(cells)-1] = ""
 	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: cells})
-	phase := make([]any, len(t.Columns))
-	for i := range phase {
-		phase[i] = ""
-	}
-	phase[0], phase[7], phase[8] = "phase", p.Floor, p.Expected
-	phase[10] = PaintedBound(p.Bound)
-	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: phase})
+	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: []any{"phase", "", "", "", "", "", "", p.Floor, p.Expected, "",
+		PaintedBound(p.Bound)}})
 	return dropEmpty(t)
-}
-
-// layerTitle names a kind of layer, how many there are and what one of them takes.
-func layerTitle(layers []breakdown.Layer, name string) string {
-	i := slices.IndexFunc(layers, func(l breakdown.Layer) bool { return l.Name == name })
-	l := &layers[i]
-	return fmt.Sprintf("%s, %s layers, %v each", name, trimFloat(l.Count), l.Expected.Times(1/l.Count))
 }
 
 // opCells is one operator under the columns of a phase.

@@ -13,9 +13,6 @@ import (
 
 // GPUsTable lists GPUs, one a row.
 func GPUsTable(all []hardware.GPU) render.Table {
-	rate := func(f unit.Format, drop int) render.Column {
-		return render.Column{Title: f.String(), Key: f.String() + "_flop_per_s", Unit: "TFLOP/s", Fixed: true, By: 1e12, Drop: drop}
-	}
 	t := render.Table{Columns: []render.Column{
 		{Title: "name", Key: "key", Left: true}, {Title: "generation", Key: "generation", Left: true, Drop: 2},
 		{Title: "memory", Key: "memory_bytes", Unit: "GB", Fixed: true, By: 1e9},
@@ -29,7 +26,8 @@ func GPUsTable(all []hardware.GPU) render.Table {
 		case unit.FP16:
 			drop = 3
 		}
-		t.Columns = append(t.Columns, rate(f, drop))
+		t.Columns = append(t.Columns, render.Column{Title: f.String(), Key: f.String() + "_flop_per_s", Unit: "TFLOP/s", Fixed: true, By: 1e12,
+			Drop: drop})
 	}
 	t.Columns = append(t.Columns,
 		render.Column{Title: "link", Key: "link_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9, Drop: 1},
@@ -119,6 +117,10 @@ func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
 		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, plus %v per kernel", 100*k[compute], 100*k[memory],
 			unit.Seconds(k[fixed]))}
 	}
+	limit := "one GEMM rate is known, throttled or not"
+	if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
+		limit = fmt.Sprintf("throttles large GEMMs to %.1f %% of the peak", 100*k[roofline.GEMMSustained])
+	}
 	return render.Fields{Title: "In practice", Rows: []render.Field{
 		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
 		{Name: "GEMM", Lines: kernel(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed)},
@@ -126,7 +128,8 @@ func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
 			"read the weights",
 			100*k[k.Effective(roofline.SkinnyGEMMMemory)], unit.Seconds(k[k.Effective(roofline.SkinnyGEMMFixed)]),
 			100*k[roofline.SkinnyGEMMRow])}},
-		{Name: "Power limit", Lines: []string{limitText(g, k)}},
+		{Name: "Power limit", Lines: []string{fmt.Sprintf("%s; a GPU that waits for its host draws idle power plus %.1f %% of the rest up to %v",
+			limit, 100*k[roofline.PowerWaiting], g.TDP)}},
 		{Name: "Attention", Lines: kernel(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed)},
 		{Name: "Element-wise", Lines: kernel(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed)},
 		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the peak rate, plus %v and %v for each GPU", 100*k[roofline.LinkShare],
@@ -134,16 +137,6 @@ func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
 		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError,
 			100*c.DecodeError)}},
 	}}
-}
-
-// limitText says to which rate the power limit throttles GEMMs, and what power a waiting GPU draws.
-func limitText(g *hardware.GPU, k *roofline.Constants) string {
-	limit := "one GEMM rate is known, throttled or not"
-	if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
-		limit = fmt.Sprintf("throttles large GEMMs to %.1f %% of the peak", 100*k[roofline.GEMMSustained])
-	}
-	return fmt.Sprintf("%s; a GPU that waits for its host draws idle power plus %.1f %% of the rest up to %v", limit,
-		100*k[roofline.PowerWaiting], g.TDP)
 }
 
 // A GPUDocument is a GPU for programs.
@@ -222,8 +215,7 @@ func CheckHardware(table *hardware.Table, file string) HardwareCheck {
 		return c
 	}
 	names := t.Names()
-	n := len(names)
-	return HardwareCheck{File: file, OK: true, Added: append([]string{}, names[len(table.Names()):]...), GPUs: &n}
+	return HardwareCheck{File: file, OK: true, Added: append([]string{}, names[len(table.Names()):]...), GPUs: new(len(names))}
 }
 
 // HardwareChecksTable lists checks of hardware files, one a row.

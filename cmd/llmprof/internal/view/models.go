@@ -149,8 +149,14 @@ func layerLines(m *models.Model) []string {
 
 func blockText(b *models.Block) string {
 	switch {
+	case b.Attention != nil && b.Attention.Latent != nil:
+		return fmt.Sprintf("%d heads over a latent of %d+%d", b.Attention.Heads, b.Attention.Latent.Rank, b.Attention.Latent.RopeDim)
 	case b.Attention != nil:
-		return attentionText(b.Attention)
+		s := fmt.Sprintf("%d heads of %d, %d KV heads", b.Attention.Heads, b.Attention.KeyDim, b.Attention.KVHeads)
+		if b.Attention.Window > 0 {
+			s += fmt.Sprintf(", window %d", b.Attention.Window)
+		}
+		return s
 	case b.Scan != nil:
 		return fmt.Sprintf("%d heads of %d with %d states", b.Scan.Heads, b.Scan.HeadDim, b.Scan.StateDim)
 	case b.Experts != nil:
@@ -164,17 +170,6 @@ func blockText(b *models.Block) string {
 		return fmt.Sprintf("intermediate size %d", b.Activation.Width)
 	}
 	return ""
-}
-
-func attentionText(a *models.Attention) string {
-	if a.Latent != nil {
-		return fmt.Sprintf("%d heads over a latent of %d+%d", a.Heads, a.Latent.Rank, a.Latent.RopeDim)
-	}
-	s := fmt.Sprintf("%d heads of %d, %d KV heads", a.Heads, a.KeyDim, a.KVHeads)
-	if a.Window > 0 {
-		s += fmt.Sprintf(", window %d", a.Window)
-	}
-	return s
 }
 
 // A ModelCheck is what was found in one config.json; the figures are null where it
@@ -198,8 +193,7 @@ type ModelCheck struct {
 // CheckModel is what was found in a file: a model, or why it is none.
 func CheckModel(file string, m *models.Model, err error) ModelCheck {
 	if err != nil {
-		text := err.Error()
-		return ModelCheck{File: file, Error: &text}
+		return ModelCheck{File: file, Error: new(err.Error())}
 	}
 	s := SummarizeModel(m)
 	return ModelCheck{
@@ -224,18 +218,14 @@ func ModelChecksTable(checks []ModelCheck) *render.Table {
 			t.Add(c.File, judged(false, "yes", "no"), nil, nil, nil, nil, nil, nil, nil, *c.Error)
 			continue
 		}
+		var kinds []string
+		for _, k := range c.LayerKinds {
+			kinds = append(kinds, fmt.Sprintf("%d × %s", k.Count, k.Name))
+		}
 		t.Add(c.File, judged(true, "yes", "no"), *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
-			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil)
+			*c.KVPerToken, *c.State, strings.Join(kinds, ", "), nil)
 	}
 	return t
-}
-
-func kindsText(kinds []layerJSON) string {
-	parts := make([]string, len(kinds))
-	for i, k := range kinds {
-		parts[i] = fmt.Sprintf("%d × %s", k.Count, k.Name)
-	}
-	return strings.Join(parts, ", ")
 }
 
 // ModelChecksPage puts the errors under the table, where they have room.
@@ -303,13 +293,6 @@ func format(m *models.Model, s *models.Storage) string {
 	return s.Name
 }
 
-func vectorFormat(m *models.Model) string {
-	if m.Stored.Method != "" && m.Stored.Vectors != unit.NoFormat {
-		return m.Stored.Vectors.String()
-	}
-	return format(m, nil)
-}
-
 // blockMatrices lists those of one block; what is not a matrix is one entry.
 func blockMatrices(m *models.Model, l *models.Layer, b *models.Block) []matrix {
 	var list []matrix
@@ -337,7 +320,11 @@ func blockMatrices(m *models.Model, l *models.Layer, b *models.Block) []matrix {
 	}
 	add(1, b.Out...)
 	if rest := b.Params() - sum; rest != 0 {
-		list = append(list, matrix{l.Name, l.Count, b.Name, "norms and vectors", 0, 0, false, 1, rest * int64(l.Count), vectorFormat(m)})
+		vectors := format(m, nil)
+		if m.Stored.Method != "" && m.Stored.Vectors != unit.NoFormat {
+			vectors = m.Stored.Vectors.String()
+		}
+		list = append(list, matrix{l.Name, l.Count, b.Name, "norms and vectors", 0, 0, false, 1, rest * int64(l.Count), vectors})
 	}
 	return list
 }
@@ -348,24 +335,15 @@ func MatrixTable(m *models.Model) render.Table {
 		{Title: "layer", Key: "layer", Left: true, Drop: 1}, {Title: "layers", Key: "layers"},
 		{Title: "block", Key: "block", Left: true}, {Title: "matrix", Key: "matrix", Left: true},
 		{Title: "out", Key: "out"}, {Title: "in", Key: "in"}, {Title: "copies", Key: "copies"},
-		{Title: "params", Key: "params"}, {Title: "share %", Key: "share"},
+		{Title: "params", Key: "params"}, {Title: "share %", Key: "share"}, {Title: "format", Key: "format", Left: true},
 	}}
-	if m.Stored.Method != "" {
-		t.Columns = append(t.Columns, render.Column{Title: "format", Key: "format", Left: true})
-	}
 	total := float64(m.Params())
 	for _, x := range matrices(m) {
-		out, in := any(x.Out), any(x.In)
-		if x.Out == 0 {
-			out, in = nil, nil
-		}
-		cells := []any{
-			x.Layer, x.Layers, x.Block, x.Name, out, in, x.Copies, render.Count(x.Params), render.Percent(float64(x.Params) / total),
-		}
-		if m.Stored.Method != "" {
-			cells = append(cells, x.Format)
-		}
-		t.Add(cells...)
+		t.Add(x.Layer, x.Layers, x.Block, x.Name, Known(x.Out, x.Out > 0), Known(x.In, x.Out > 0), x.Copies, render.Count(x.Params),
+			render.Percent(float64(x.Params)/total), x.Format)
+	}
+	if m.Stored.Method == "" {
+		t.LeaveOut(len(t.Columns) - 1)
 	}
 	return t
 }

@@ -43,7 +43,7 @@ func ResultRows(all []*result.Result) []ResultRow {
 		rows[i] = ResultRow{
 			ID: r.ID, Process: r.Process, Processes: r.Processes, Cycle: r.Cycle, Model: r.Model.Name, Engine: r.Engine.Name,
 			GPUs: len(r.Machine.GPUs), Batch: unit.OrNull(r.Workload.Batch), PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
-			TTFT: medianOf(r.TTFT), TPOT: medianOf(r.TPOT), TTLT: medianOf(r.TTLT), Marks: append([]string{}, r.Marks...),
+			TTFT: of(r.TTFT, median), TPOT: of(r.TPOT, median), TTLT: of(r.TTLT, median), Marks: append([]string{}, r.Marks...),
 			Server: Server(r),
 		}
 		if len(r.Machine.GPUs) > 0 {
@@ -60,12 +60,17 @@ func ResultRows(all []*result.Result) []ResultRow {
 	return rows
 }
 
-func medianOf(t *result.Times) *unit.Seconds {
-	if t == nil {
+// of is a figure of something, nil where there is none.
+func of[S, T any](s *S, figure func(*S) T) *T {
+	if s == nil {
 		return nil
 	}
-	return new(unit.Seconds(t.Median))
+	return new(figure(s))
 }
+
+func median(t *result.Times) unit.Seconds { return unit.Seconds(t.Median) }
+func tailOf(t *result.Times) unit.Seconds { return unit.Seconds(t.P99) }
+func meanOf(s *stats.Summary) float64     { return s.Mean }
 
 // ResultPage lists results for people, those of servers apart, and the runs that failed.
 func ResultPage(rows []ResultRow, failures []result.Failure) *render.Document {
@@ -228,7 +233,7 @@ func Server(r *result.Result) *ServerFigures {
 	}
 	l := &ServerFigures{
 		Concurrency: unit.OrNull(s.Concurrency), Rate: s.RateHz, Requests: s.Requests, Failed: s.Requests - s.Completed, Completed: s.RequestRate,
-		Prompt: meanOf(s.PromptTokens), Output: meanOf(s.GeneratedTokens), TTFTTail: tailOf(r.TTFT), TPOTTail: tailOf(r.TPOT),
+		Prompt: of(s.PromptTokens, meanOf), Output: of(s.GeneratedTokens, meanOf), TTFTTail: of(r.TTFT, tailOf), TPOTTail: of(r.TPOT, tailOf),
 		Seed: r.Provenance.Seed,
 	}
 	if r.Throughput != nil {
@@ -238,21 +243,6 @@ func Server(r *result.Result) *ServerFigures {
 		l.Goodput = &s.Goodput.PerSecond
 	}
 	return l
-}
-
-func meanOf(s *stats.Summary) *float64 {
-	if s == nil {
-		return nil
-	}
-	return &s.Mean
-}
-
-// tailOf is the 99th percentile of a time, nil where there is none.
-func tailOf(t *result.Times) *unit.Seconds {
-	if t == nil {
-		return nil
-	}
-	return new(unit.Seconds(t.P99))
 }
 
 // load says how requests arrived.

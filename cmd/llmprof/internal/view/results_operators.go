@@ -209,16 +209,6 @@ type OperatorDocument struct {
 	Bound      *roofline.Bound `json:"bound"`       // what it is predicted to wait for
 }
 
-func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
-	all := []OperatorPhaseDocument{}
-	for _, t := range v.Operators {
-		for i := range t.Phases {
-			all = append(all, timedPhase(t.File, &t.Phases[i]))
-		}
-	}
-	return all
-}
-
 func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 	c := &p.Config
 	j := OperatorPhaseDocument{

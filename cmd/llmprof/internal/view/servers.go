@@ -39,7 +39,12 @@ func (s *Servers) Page() *render.Document {
 		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: cells})
 	}
 	for _, x := range s.All {
-		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(f string) *float64 { return errorOf(x, f) })
+		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(name string) *float64 {
+			if f := x.Figure(name); f != nil {
+				return new(f.Error())
+			}
+			return nil
+		})
 	}
 	for _, g := range s.groups() {
 		row(render.Total, "median, "+g.name, "", "", func(f string) *float64 { return finite(served.Median(g.all, f)) })
@@ -55,15 +60,6 @@ func (s *Servers) Page() *render.Document {
 				"vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 " +
 				"are those of LLMServingSim (MIT).",
 		}}}}
-}
-
-// errorOf is the error of a figure, nil where the run has none.
-func errorOf(x *served.Scored, figure string) *float64 {
-	f := x.Figure(figure)
-	if f == nil {
-		return nil
-	}
-	return new(f.Error())
 }
 
 // percent is a cell of an error, which has a sign unless it is a total.

@@ -71,7 +71,12 @@ func summed(s *serving.Sketch) *result.Times {
 func (s *Simulation) Chart(kind string) (*plots.Figure, error) {
 	switch kind {
 	case "timeline":
-		return plots.Timeline(s.caption(), s.timelines())
+		var all []plots.ServedTime
+		for _, b := range s.Points[0].Result.Timeline {
+			all = append(all, plots.ServedTime{At: float64(b.Begin+b.End) / 2, Waiting: b.Waiting, Running: b.Running, Cache: b.Cache,
+				Tokens: b.Tokens})
+		}
+		return plots.Timeline(s.caption(), all)
 	case "cdf":
 		return plots.Distributions(s.caption(), s.distributions())
 	}
@@ -109,15 +114,6 @@ func (s *Simulation) caption() string {
 		parts = append(parts, s.Points[0].Name+" trace")
 	}
 	return strings.Join(append(parts, "simulated"), " · ")
-}
-
-func (s *Simulation) timelines() []plots.ServedTime {
-	var all []plots.ServedTime
-	for _, b := range s.Points[0].Result.Timeline {
-		all = append(all, plots.ServedTime{At: float64(b.Begin+b.End) / 2, Waiting: b.Waiting, Running: b.Running, Cache: b.Cache,
-			Tokens: b.Tokens})
-	}
-	return all
 }
 
 // chartPoints is the number of quantiles by which a chart draws a distribution.

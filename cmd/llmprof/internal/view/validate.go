@@ -4,6 +4,7 @@ package view
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -107,28 +108,10 @@ func MetricTitle(m validate.Metric) string {
 	return strings.ToUpper(strings.TrimSuffix(string(m), "_s"))
 }
 
+// groupCell is what the rows of a group have in common in a dimension, which has the name of its key in the JSON.
 func groupCell(s *validate.Summary, d validate.Dimension) any {
-	switch d {
-	case validate.ByEngine:
-		return Cell(s.Engine)
-	case validate.ByGPU:
-		return Cell(s.GPU)
-	case validate.ByTP:
-		return Cell(s.TP)
-	case validate.ByModel:
-		return Cell(s.Model)
-	case validate.ByFFN:
-		return Cell(s.FFN)
-	case validate.ByKind:
-		return Cell(s.Kind)
-	case validate.ByHost:
-		return Cell(s.InHost)
-	case validate.ByServer:
-		return Cell(s.Server)
-	case validate.ByBatch:
-		return Cell(s.Batch)
-	}
-	return Cell(s.Source)
+	all := flatten("", reflect.ValueOf(s.Group))
+	return all[slices.IndexFunc(all, func(k keyed) bool { return k.key == string(d) })].value
 }
 
 func (v *Validation) worstTable() render.Table {
@@ -159,24 +142,15 @@ func Quantity(m validate.Metric, v *float64) any {
 // Skipped counts the observations that are not compared, by reason and source, with
 // an example of each.
 func (v *Validation) Skipped() []string {
-	type group struct{ reason, source string }
-	count := map[group]int{}
-	example := map[group]string{}
-	var order []group
-	for _, s := range v.Score.Skipped {
-		g := group{string(s.Reason), s.Source}
-		if count[g] == 0 {
-			order = append(order, g)
-			example[g] = s.Detail
-			if s.Observation != nil {
-				example[g] = s.Observation.String() + ": " + s.Detail
-			}
-		}
-		count[g]++
-	}
+	group := func(s *validate.Skip) string { return fmt.Sprintf("%s: %s", s.Source, s.Reason) }
 	var items []string
-	for _, g := range order {
-		items = append(items, fmt.Sprintf("%d of %s: %s (%s)", count[g], g.source, g.reason, example[g]))
+	for _, of := range distinct(v.Score.Skipped, group) {
+		all := slices.DeleteFunc(slices.Clone(v.Score.Skipped), func(s validate.Skip) bool { return group(&s) != of })
+		example := all[0].Detail
+		if o := all[0].Observation; o != nil {
+			example = o.String() + ": " + example
+		}
+		items = append(items, fmt.Sprintf("%d of %s (%s)", len(all), of, example))
 	}
 	return items
 }
@@ -303,13 +277,22 @@ func (v *Validation) JSON() any {
 		Schema: validateSchema, Observations: v.Observations, FailOver: unit.OrNull(v.FailOver),
 		Summary: append([]validate.Summary{}, validate.Summarize(v.Score.Rows, v.By...)...), Rows: []RowDocument{},
 		Skipped: []SkipDocument{}, Findings: append([]validate.Finding{}, v.Score.Findings...), Sources: []validate.Source{},
-		Operators: v.operatorsJSON(),
+		Operators: []OperatorPhaseDocument{},
+	}
+	for _, t := range v.Operators {
+		for i := range t.Phases {
+			j.Operators = append(j.Operators, timedPhase(t.File, &t.Phases[i]))
+		}
 	}
 	for i := range v.Score.Rows {
 		j.Rows = append(j.Rows, rowOf(&v.Score.Rows[i]))
 	}
-	for i := range v.Score.Skipped {
-		j.Skipped = append(j.Skipped, skipOf(&v.Score.Skipped[i]))
+	for _, s := range v.Score.Skipped {
+		skip := SkipDocument{Reason: string(s.Reason), Detail: s.Detail, Source: s.Source}
+		if o := s.Observation; o != nil {
+			skip.ID, skip.Metric, skip.Model, skip.GPU, skip.Engine = unit.OrNull(o.ID), new(string(o.Metric)), &o.Model, &o.GPU, new(o.Runs())
+		}
+		j.Skipped = append(j.Skipped, skip)
 	}
 	if v.Live != nil {
 		j.Live = liveDocument(v.Live)
@@ -339,20 +322,8 @@ func rowOf(r *validate.Row) RowDocument {
 	return j
 }
 
-func skipOf(s *validate.Skip) SkipDocument {
-	j := SkipDocument{Reason: string(s.Reason), Detail: s.Detail, Source: s.Source}
-	if o := s.Observation; o != nil {
-		metric, runs := string(o.Metric), o.Runs()
-		j.ID, j.Metric, j.Model, j.GPU, j.Engine = unit.OrNull(o.ID), &metric, &o.Model, &o.GPU, &runs
-	}
-	return j
-}
-
 func missingNotes(c *validate.Comparison) render.Notes {
-	n := render.Notes{}
-	if len(c.Missing) > 0 {
-		n.Title = fmt.Sprintf("Not measured: %d of %d points", len(c.Missing), c.Planned)
-	}
+	n := render.Notes{Title: fmt.Sprintf("Not measured: %d of %d points", len(c.Missing), c.Planned)}
 	for _, m := range c.Missing {
 		n.Items = append(n.Items, fmt.Sprintf("%s (%s): %s", m.Name, m.ID, m.Reason))
 	}
