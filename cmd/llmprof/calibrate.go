@@ -157,7 +157,7 @@ func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
 	case refit && calibrate.IsServed(c.File):
 		return a.refitServed(ctx, c, table)
 	case refit:
-		if rows, err = calibrate.ReadRows(c.File); err != nil {
+		if rows, err = calibrate.ReadRows[calibrate.Machine, calibrate.Row](c.File); err != nil {
 			return err
 		}
 		a.logf("%d rows of %s are fitted; to measure what they lack, give --engine", len(rows.Rows), c.File)
@@ -165,7 +165,7 @@ func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
 			a.logf("the last line of %s was never finished and is left out", c.File)
 		}
 		if c.gpu == "" {
-			c.gpu = rows.Machine.GPU
+			c.gpu = rows.Head.GPU
 		}
 		g, err := table.GPU(c.gpu)
 		if err != nil {

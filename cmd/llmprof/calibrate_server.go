@@ -81,15 +81,15 @@ func (a *app) calibrateServer(ctx context.Context, c *fitting) error {
 
 // refitServed fits constants to the points of a file again.
 func (a *app) refitServed(ctx context.Context, c *fitting, table *hardware.Table) error {
-	rows, err := calibrate.ReadServed(c.File)
+	rows, err := calibrate.ReadRows[calibrate.Server, calibrate.ServedPoint](c.File)
 	if err != nil {
 		return err
 	}
-	a.logf("%d points of a server in %s are fitted; to measure what they lack, give --engine openai", len(rows.Points), c.File)
+	a.logf("%d points of a server in %s are fitted; to measure what they lack, give --engine openai", len(rows.Rows), c.File)
 	if rows.Torn > 0 {
 		a.logf("the last line of %s was never finished and is left out", c.File)
 	}
-	return a.fitServer(c, table, cmp.Or(c.gpu, rows.Server.GPU), func(s *probe.Server) (*hardware.CalibrationFile, error) {
+	return a.fitServer(c, table, cmp.Or(c.gpu, rows.Head.GPU), func(s *probe.Server) (*hardware.CalibrationFile, error) {
 		return s.Refit(ctx, rows)
 	})
 }

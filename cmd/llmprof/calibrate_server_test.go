@@ -139,12 +139,12 @@ func TestCalibrateServerDies(t *testing.T) {
 	args := []string{"calibrate", "--engine", "openai", "--base-url", serve(t, dying), "-g", "h200", "--offline", "--max-batch", "2",
 		"--max-tokens", "512", "--rows", rows}
 	got := try(t, args...)
-	kept, err := calibrate.ReadServed(rows)
-	if err != nil || got.code != 1 || len(kept.Points) < 8 || len(kept.Points) > 28 || got.stdout != "" {
+	kept, err := calibrate.ReadRows[calibrate.Server, calibrate.ServedPoint](rows)
+	if err != nil || got.code != 1 || len(kept.Rows) < 8 || len(kept.Rows) > 28 || got.stdout != "" {
 		t.Fatalf("exit %d, %+v, %v: %s", got.code, kept, err, got.stderr)
 	}
 	if want := fmt.Sprintf("stopped: %s has %d of 30 points; the same command goes on there, and --rows %s alone fits those", rows,
-		len(kept.Points), rows); !strings.Contains(got.stderr, want) {
+		len(kept.Rows), rows); !strings.Contains(got.stderr, want) {
 		t.Errorf("%s lacks %q", got.stderr, want)
 	}
 	text, err := os.ReadFile(rows)
@@ -156,7 +156,7 @@ func TestCalibrateServerDies(t *testing.T) {
 	alone := try(t, "calibrate", "--rows", rows, "-o", file)
 	f, err := hardware.ReadCalibration(file)
 	if alone.code != 0 || err != nil || f.Engine != "vllm" ||
-		!slices.Contains(f.Notes, fmt.Sprintf("%d of 30 points were measured", len(kept.Points))) {
+		!slices.Contains(f.Notes, fmt.Sprintf("%d of 30 points were measured", len(kept.Rows))) {
 		t.Fatalf("exit %d, %v: %s\n%+v", alone.code, err, alone.stderr, f)
 	}
 	testkit.Long(t, "the other points, of 10 s")

@@ -83,7 +83,7 @@ func TestCalibrate(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("an interrupted run left a calibration")
 	}
-	before, err := calibrate.ReadRows(rows)
+	before, err := calibrate.ReadRows[calibrate.Machine, calibrate.Row](rows)
 	if err != nil || len(before.Rows) < 9 {
 		t.Fatalf("after the interrupt: %+v, %v", before, err)
 	}
@@ -101,7 +101,7 @@ func TestCalibrate(t *testing.T) {
 	if regexp.MustCompile(`\[[1-9]/`).MatchString(errs.String()) {
 		t.Errorf("what was measured is measured again: %s", errs.String())
 	}
-	after, err := calibrate.ReadRows(rows)
+	after, err := calibrate.ReadRows[calibrate.Machine, calibrate.Row](rows)
 	testkit.Must(t, err)
 	kinds := map[calibrate.Kind]int{}
 	for i := range after.Rows {

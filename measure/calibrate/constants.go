@@ -17,7 +17,7 @@ import (
 // Fit makes a calibration of rows of one machine. Constants on which no row depends
 // are the defaults of g's generation, and the file says so.
 func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, error) {
-	m := &rows.Machine
+	m := &rows.Head
 	if m.GPU != g.Key {
 		return nil, fmt.Errorf("the rows are of %s, not of %s", m.GPU, g.Key)
 	}

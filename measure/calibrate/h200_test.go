@@ -108,7 +108,7 @@ func TestH200(t *testing.T) {
 	defer func() { resamples = testkit.Cases(briefResamples, wholeResamples) }()
 	text := h200Rows(t)
 	testkit.Golden(t, filepath.Join("testdata", "h200.jsonl"), string(text))
-	rows, err := parseRows("h200.jsonl", text)
+	rows, err := parseRows[Machine, Row]("h200.jsonl", text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ const (
 // packedRows are those of a file.
 func packedRows(t *testing.T, name string) *Rows {
 	t.Helper()
-	rows, err := parseRows(name, testkit.Unzipped(t, name+".gz"))
+	rows, err := parseRows[Machine, Row](name, testkit.Unzipped(t, name+".gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +162,8 @@ var (
 func TestH200Native(t *testing.T) {
 	testkit.Long(t, "a fit of seconds, whose code other tests run too")
 	rows := nativeRows(t)
-	if len(rows.Rows) != 403 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
-		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
+	if len(rows.Rows) != 403 || len(rows.Head.Notes) != 0 || rows.Head.Engine != Native {
+		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Head)
 	}
 	testkit.Golden(t, filepath.Join("..", "..", "hardware", "calibrations", "h200-sxm-141gb.native.toml"), nativeFit(t).Text())
 }

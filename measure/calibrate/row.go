@@ -1,10 +1,8 @@
 package calibrate
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"llmprof/hardware"
@@ -86,9 +84,9 @@ func newRow(p *Point, seconds []float64) (Row, error) {
 // Point is what the row is of.
 func (r *Row) Point() Point { return Point{r.Kind, r.Shape, r.DType, r.Scheme, r.Ranks} }
 
-// check returns what is wrong with the row, if anything is. Its median and its work
+// check returns what is wrong with the row, if anything is; a point may be measured twice. Its median and its work
 // are held to what they are computed from.
-func (r *Row) check() error {
+func (r *Row) check([]Row) error {
 	p := r.Point()
 	if err := p.check(); err != nil {
 		return err
@@ -122,6 +120,11 @@ func (r *Row) check() error {
 	return nil
 }
 
+// is says how a file of its rows is recognized.
+func (*Machine) is() (kind string, keys []string) {
+	return machineKind, []string{"gpu", "device", "engine", "dtype", "kernels"}
+}
+
 // check returns what is wrong with the machine's line.
 func (m *Machine) check() error {
 	switch {
@@ -133,49 +136,6 @@ func (m *Machine) check() error {
 		return fmt.Errorf("the line of the machine does not say when it was")
 	}
 	return nil
-}
-
-// Rows are those of a file, with what they were measured on.
-type Rows struct {
-	Machine Machine
-	Rows    []Row
-	Torn    int // bytes of a last line that was never finished
-}
-
-// ReadRows reads a file of rows. A last line without its end is left out: whoever
-// wrote it was stopped.
-func ReadRows(path string) (*Rows, error) { return readLines(path, parseRows) }
-
-// parseRows reads the lines of a file of rows, named file in messages.
-func parseRows(file string, text []byte) (rows *Rows, err error) {
-	rows = &Rows{}
-	rows.Torn, err = eachLine(file, text, &rows.Machine, machineKind, func(_ string, strict *json.Decoder) error {
-		var r Row
-		if err := strict.Decode(&r); err != nil {
-			return err
-		}
-		rows.Rows = append(rows.Rows, r)
-		return r.check()
-	})
-	return rows, err
-}
-
-// has reports whether the point was measured.
-func (out *Rows) has(p Point) bool {
-	return slices.ContainsFunc(out.Rows, func(r Row) bool { return r.Point() == p })
-}
-
-// openRows opens a file of rows to add to. A new file begins with the machine.
-func openRows(path string, m *Machine) (*lineFile, *Rows, error) {
-	m.Schema, m.Kind = RowSchema, machineKind
-	rows := &Rows{Machine: *m}
-	out, err := openLines(path, m, func() (torn int, err error) {
-		if rows, err = ReadRows(path); err != nil {
-			return 0, err
-		}
-		return rows.Torn, sameHead(path, &rows.Machine, m, "gpu", "device", "engine", "dtype", "kernels")
-	})
-	return out, rows, err
 }
 
 // device is the machine as a calibration file says it.
@@ -196,4 +156,4 @@ func set[T any](to, known *T) {
 }
 
 // Lines are one of each type of line of files of rows.
-func Lines() []any { return []any{Machine{}, Row{}, Server{}, servedRow{}} }
+func Lines() []any { return []any{Machine{}, Row{}, Server{}, ServedPoint{}} }

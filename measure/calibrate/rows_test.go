@@ -216,7 +216,7 @@ func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Con
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	h := newByHand(engine, g, truth)
-	rows := &Rows{Machine: h200Machine(engine)}
+	rows := &Rows{Head: h200Machine(engine)}
 	for _, p := range plan(g, unit.BF16, engine, 8, false) {
 		s := h.seconds(&p) * math.Exp(noise*random.NormFloat64())
 		row, err := newRow(&p, []float64{s, s})
@@ -227,7 +227,7 @@ func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Con
 		if p.Kind.power() {
 			row.Power = h.watts(&p, s, math.Exp(noise*random.NormFloat64()/3))
 		}
-		if err := row.check(); err != nil {
+		if err := row.check(nil); err != nil {
 			t.Fatal(err)
 		}
 		rows.Rows = append(rows.Rows, row)
@@ -369,11 +369,11 @@ func TestFitRefuses(t *testing.T) {
 		!strings.Contains(err.Error(), "peaks in the table of GPUs are too low") {
 		t.Error(err)
 	}
-	if _, err := Fit(&Rows{Machine: h200Machine("")}, board(t, "a100"), "x"); err == nil ||
+	if _, err := Fit(&Rows{Head: h200Machine("")}, board(t, "a100"), "x"); err == nil ||
 		!strings.Contains(err.Error(), "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
 		t.Error(err)
 	}
-	f, err := Fit(&Rows{Machine: h200Machine("")}, g, "nothing")
+	f, err := Fit(&Rows{Head: h200Machine("")}, g, "nothing")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,8 @@ func TestRowMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := string(machine) + "\n" + string(line) + "\n"
-	if rows, err := parseRows("r", []byte(good+"\n"+`{"sch`)); err != nil || len(rows.Rows) != 1 || rows.Torn != 5 || !rows.has(p) {
+	rows, err := parseRows[Machine, Row]("r", []byte(good+"\n"+`{"sch`))
+	if err != nil || len(rows.Rows) != 1 || rows.Torn != 5 || !measured(rows, p) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for _, c := range []struct{ old, new, says string }{
@@ -431,11 +432,11 @@ func TestRowMistakes(t *testing.T) {
 			}
 			text = good[:i] + c.new + good[i+len(c.old):]
 		}
-		if _, err := parseRows("r", []byte(text)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := parseRows[Machine, Row]("r", []byte(text)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q for %q: %v, want %q", c.new, c.old, err, c.says)
 		}
 	}
-	if _, err := parseRows("r", nil); err == nil || !strings.Contains(err.Error(), "no line says what was measured") {
+	if _, err := parseRows[Machine, Row]("r", nil); err == nil || !strings.Contains(err.Error(), "no line says what was measured") {
 		t.Error(err)
 	}
 }
@@ -444,16 +445,16 @@ func TestRowMistakes(t *testing.T) {
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
 	m := h200Machine(Native)
-	f, had, err := openRows(path, &m)
-	if err != nil || len(had.Rows) != 0 {
-		t.Fatal(had, err)
+	f, err := OpenRows[Machine, Row](path, m)
+	if err != nil || len(f.Rows) != 0 {
+		t.Fatal(f, err)
 	}
 	p := Point{Kind: GEMM, Shape: Shape{M: 8, N: 64, K: 64}, DType: unit.BF16, Ranks: 1}
 	r, err := newRow(&p, []float64{1e-5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.write(&r); err != nil {
+	if err := f.Add(r); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
@@ -464,18 +465,18 @@ func TestAppend(t *testing.T) {
 	if err := os.WriteFile(path, append(text, `{"torn`...), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f, had, err = openRows(path, &m); err != nil || len(had.Rows) != 1 {
-		t.Fatal(had, err)
+	if f, err = OpenRows[Machine, Row](path, m); err != nil || len(f.Rows) != 1 {
+		t.Fatal(f, err)
 	}
-	if err := f.write(&r); err != nil {
+	if err := f.Add(r); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
-	if had, err = ReadRows(path); err != nil || len(had.Rows) != 2 || had.Torn != 0 {
+	if had, err := ReadRows[Machine, Row](path); err != nil || len(had.Rows) != 2 || had.Torn != 0 {
 		t.Errorf("%+v, %v", had, err)
 	}
 	other := h200Machine(Transformers)
-	if _, _, err := openRows(path, &other); err == nil || !strings.Contains(err.Error(), "give another file") {
+	if _, err := OpenRows[Machine, Row](path, other); err == nil || !strings.Contains(err.Error(), "give another file") {
 		t.Error(err)
 	}
 }
@@ -522,7 +523,7 @@ func FuzzParseRows(f *testing.F) {
 	}
 	f.Add(machine, line)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		rows, err := parseRows("r", append(append(append(append([]byte{}, first...), '\n'), second...), '\n'))
+		rows, err := parseRows[Machine, Row]("r", append(append(append(append([]byte{}, first...), '\n'), second...), '\n'))
 		if err != nil {
 			return
 		}
@@ -545,7 +546,7 @@ func FuzzFit(f *testing.F) {
 		g := board(t, "h200")
 		random := rand.New(rand.NewPCG(seed, 0))
 		plan := plan(g, unit.BF16, Transformers, 4, true)
-		rows := &Rows{Machine: h200Machine(Transformers)}
+		rows := &Rows{Head: h200Machine(Transformers)}
 		for range int(count) % 40 {
 			p := plan[random.IntN(len(plan))]
 			row, err := newRow(&p, []float64{1e-5 * math.Exp(noise*random.NormFloat64())})
@@ -601,7 +602,7 @@ func TestFitOfDisturbedRows(t *testing.T) {
 
 // What is no file of a size is none of rows: a device gives bytes without an end.
 func TestReadRowsOfADevice(t *testing.T) {
-	if _, err := ReadRows(t.TempDir()); err == nil || !strings.Contains(err.Error(), "want a regular file of at most") {
+	if _, err := ReadRows[Machine, Row](t.TempDir()); err == nil || !strings.Contains(err.Error(), "want a regular file of at most") {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -54,14 +54,11 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 	m := r.machine()
 	points := plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
 	r.clocks(ctx, &m, points)
-	r.rows = &Rows{Machine: m}
-	if o.File != "" {
-		var err error
-		if r.file, r.rows, err = openRows(o.File, &m); err != nil {
-			return nil, err
-		}
-		defer r.file.Close()
+	var err error
+	if r.rows, err = OpenRows[Machine, Row](o.File, m); err != nil {
+		return nil, err
 	}
+	defer r.rows.Close()
 	if len(o.Monitor.GPUs()) == 0 {
 		points = slices.DeleteFunc(points, func(p Point) bool { return p.Kind.power() })
 		r.say("no sensor of a GPU's power is there: what it draws stays the default of its generation")
@@ -77,7 +74,6 @@ type run struct {
 	ranks int // ranks of the worker
 	hello worker.Hello
 	rows  *Rows
-	file  *lineFile
 
 	crashes int
 }
@@ -207,12 +203,12 @@ func (r *run) clocks(ctx context.Context, m *Machine, plan []Point) {
 // ahead is what is left of a plan that may have to be compiled.
 func (r *run) ahead(plan []Point) (all []worker.Bench) {
 	had := &Rows{}
-	if rows, err := ReadRows(r.o.File); err == nil { // if there are some; what is wrong with them is said when they are added to
+	if rows, err := ReadRows[Machine, Row](r.o.File); err == nil { // if there are some; what is wrong with them is said when they are added to
 		had = rows
 	}
 	for i := range plan {
 		p := &plan[i]
-		if p.Kind.power() || p.Kind == GEMM || had.has(*p) {
+		if p.Kind.power() || p.Kind == GEMM || measured(had, *p) {
 			continue
 		}
 		b := worker.Bench{Kind: string(p.Kind), Shape: sizes(&p.Shape)}
@@ -224,9 +220,14 @@ func (r *run) ahead(plan []Point) (all []worker.Bench) {
 	return all
 }
 
+// measured reports whether a file has the point.
+func measured(rows *Rows, p Point) bool {
+	return slices.ContainsFunc(rows.Rows, func(r Row) bool { return r.Point() == p })
+}
+
 func (r *run) all(ctx context.Context, plan []Point) error {
 	for i, p := range plan {
-		if r.rows.has(p) {
+		if measured(r.rows, p) {
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -249,8 +250,7 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 		case err != nil:
 			return fmt.Errorf("%v: %w", p, err)
 		}
-		r.rows.Rows = append(r.rows.Rows, *row)
-		if err := r.file.write(row); err != nil {
+		if err := r.rows.Add(*row); err != nil {
 			return err
 		}
 		r.say("[%d/%d] %v: %v%s", i+1, len(plan), p, unit.Seconds(row.Median), r.left(i+1, len(plan)))
@@ -298,7 +298,7 @@ func (r *run) again(err error) error {
 
 // stopped says what is kept of a run that was stopped.
 func (r *run) stopped(all int, why error) error {
-	if r.file == nil {
+	if r.o.File == "" {
 		r.say("stopped after %d of %d points, of which nothing is kept without --rows", len(r.rows.Rows), all)
 	} else {
 		r.say("stopped: %s has %d of %d points, and the same command with --engine %s goes on there", r.o.File, len(r.rows.Rows), all, r.o.Engine)
@@ -339,7 +339,7 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 		r.say("%v: %s", p, n)
 	}
 	row.saw(w)
-	return &row, row.check()
+	return &row, row.check(nil)
 }
 
 // metered times a point, with sensors beside it where it runs for seconds. What

@@ -92,8 +92,8 @@ func TestRunGoesOn(t *testing.T) {
 			steps++
 		}
 	}
-	if len(whole.Rows) != len(plan)-steps || whole.Machine.Device != "A Processor" || whole.Machine.Kernels != "torch 2.0" {
-		t.Errorf("%d rows of %d points, of which %d need a model or a sensor: %+v", len(whole.Rows), len(plan), steps, whole.Machine)
+	if len(whole.Rows) != len(plan)-steps || whole.Head.Device != "A Processor" || whole.Head.Kernels != "torch 2.0" {
+		t.Errorf("%d rows of %d points, of which %d need a model or a sensor: %+v", len(whole.Rows), len(plan), steps, whole.Head)
 	}
 	for mode, says := range map[string]string{"memory": "out-of-memory: gemm of map[k:256 m:8 n:256]: 3 GiB are free",
 		"crash": "about to crash"} {

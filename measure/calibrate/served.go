@@ -16,23 +16,6 @@ import (
 	"llmprof/unit"
 )
 
-// A ServedPoint is a time that the client of a server saw.
-type ServedPoint struct {
-	First   bool    `json:"first"`                                    // TTFT of a request alone; else the time of a decode step
-	Batch   int     `json:"batch" jsonschema:"minimum=1"`             // sequences that run at a time
-	Context int     `json:"context" jsonschema:"minimum=1"`           // tokens of the prompt, or the mean context of the step
-	Seconds float64 `json:"median_s" jsonschema:"exclusiveMinimum=0"` // the median
-	HeldOut bool    `json:"held_out"`                                 // nothing is fitted to it
-}
-
-// String names the point.
-func (p *ServedPoint) String() string {
-	if p.First {
-		return fmt.Sprintf("TTFT of a prompt of %d", p.Context)
-	}
-	return fmt.Sprintf("TPOT of %d at a context of %d", p.Batch, p.Context)
-}
-
 // Served is points of one server, and what it runs.
 type Served struct {
 	Points   []ServedPoint

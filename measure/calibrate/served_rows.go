@@ -1,10 +1,9 @@
 package calibrate
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -26,19 +25,36 @@ type Server struct {
 	Notes   []string          `json:"notes,omitempty"` // settings of the server, which a calibration has too
 }
 
-// A servedRow is a line of a file: what was seen of one point.
-type servedRow struct {
-	Schema string `json:"schema"`
-	Kind   string `json:"kind" jsonschema:"enum=served"` // "served"
-	Index  int    `json:"index"`                         // place in the plan
-	ServedPoint
+// A ServedPoint is a time that the client of a server saw: a line of a file.
+type ServedPoint struct {
+	Schema  string  `json:"schema"`
+	Kind    string  `json:"kind" jsonschema:"enum=served"`            // "served"
+	Index   int     `json:"index"`                                    // place in the plan
+	First   bool    `json:"first"`                                    // TTFT of a request alone; else the time of a decode step
+	Batch   int     `json:"batch" jsonschema:"minimum=1"`             // sequences that run at a time
+	Context int     `json:"context" jsonschema:"minimum=1"`           // tokens of the prompt, or the mean context of the step
+	Seconds float64 `json:"median_s" jsonschema:"exclusiveMinimum=0"` // the median
+	HeldOut bool    `json:"held_out"`                                 // nothing is fitted to it
 }
 
 // The kinds of lines of a file of points.
 const (
-	serverKind = "server"
-	servedKind = "served"
+	ServerKind = "server"
+	ServedKind = "served"
 )
+
+// String names the point.
+func (p *ServedPoint) String() string {
+	if p.First {
+		return fmt.Sprintf("TTFT of a prompt of %d", p.Context)
+	}
+	return fmt.Sprintf("TPOT of %d at a context of %d", p.Batch, p.Context)
+}
+
+// is says how a file of the server's points is recognized.
+func (*Server) is() (kind string, keys []string) {
+	return ServerKind, []string{"gpu", "engine", "model", "weights", "kv", "tp", "kernels", "plan"}
+}
 
 // check returns what is wrong with the line of the server, if anything is.
 func (s *Server) check() error {
@@ -62,10 +78,13 @@ const (
 	mostBatch   = 1 << 16
 )
 
-func (r *servedRow) check() error {
-	switch p := &r.ServedPoint; {
-	case r.Index < 0 || r.Index >= 2*servedRounds:
-		return fmt.Errorf("index %d: a plan has %d points", r.Index, 2*servedRounds)
+// check returns what is wrong with a point, if anything is. Those before it have other places in the plan.
+func (p *ServedPoint) check(before []ServedPoint) error {
+	switch {
+	case slices.ContainsFunc(before, func(b ServedPoint) bool { return b.Index == p.Index }):
+		return fmt.Errorf("point %d comes a second time", p.Index)
+	case p.Index < 0 || p.Index >= 2*servedRounds:
+		return fmt.Errorf("index %d: a plan has %d points", p.Index, 2*servedRounds)
 	case p.Batch < 1 || p.Batch > mostBatch || p.Context < 1 || p.Context > mostContext || p.First && p.Batch != 1:
 		return fmt.Errorf("%d requests at a context of %d: want sizes above 0, and prompts one at a time", p.Batch, p.Context)
 	case !(p.Seconds > 0 && p.Seconds < 1e4):
@@ -73,92 +92,6 @@ func (r *servedRow) check() error {
 	}
 	return nil
 }
-
-// ServedRows are the points of a file, with the server that they were measured on.
-type ServedRows struct {
-	Server Server
-	Points []ServedPoint
-	Torn   int // bytes of a last line that was never finished
-
-	at map[int]bool // places in the plan
-}
-
-// Has reports whether the point at a place in the plan was measured.
-func (out *ServedRows) Has(index int) bool { return out.at[index] }
-
-func (out *ServedRows) add(index int, p *ServedPoint) {
-	if out.at == nil {
-		out.at = map[int]bool{}
-	}
-	out.at[index] = true
-	out.Points = append(out.Points, *p)
-}
-
-// IsServed reports whether a file has points of a server, not rows of operators.
-func IsServed(path string) bool {
-	head, err := readLines(path, func(_ string, text []byte) (*lineKind, error) {
-		line, _, _ := bytes.Cut(text, []byte("\n"))
-		var head lineKind
-		return &head, json.Unmarshal(line, &head)
-	})
-	return err == nil && *head == lineKind{RowSchema, serverKind}
-}
-
-// ReadServed reads a file of points of a server. A last line without its end is left out.
-func ReadServed(path string) (*ServedRows, error) { return readLines(path, parseServed) }
-
-// parseServed reads the lines of a file of points, named path in messages.
-func parseServed(path string, text []byte) (rows *ServedRows, err error) {
-	rows = &ServedRows{}
-	rows.Torn, err = eachLine(path, text, &rows.Server, serverKind, func(kind string, strict *json.Decoder) error {
-		var r servedRow
-		if kind != servedKind {
-			return fmt.Errorf("a line of kind %.60q in a file of a server: want %q", kind, servedKind)
-		}
-		if err := strict.Decode(&r); err != nil {
-			return err
-		}
-		if rows.Has(r.Index) {
-			return fmt.Errorf("point %d comes a second time", r.Index)
-		}
-		rows.add(r.Index, &r.ServedPoint)
-		return r.check()
-	})
-	return rows, err
-}
-
-// A ServedFile is one that points are added to, each a whole line. Without a path it keeps them in memory alone.
-type ServedFile struct {
-	ServedRows
-	file *lineFile
-}
-
-// OpenServed opens a file of points to add to, and cuts off a torn last line. A new file begins with the server.
-func OpenServed(path string, s *Server) (out *ServedFile, err error) {
-	s.Schema, s.Kind = RowSchema, serverKind
-	out = &ServedFile{ServedRows: ServedRows{Server: *s}}
-	if path == "" {
-		return out, nil
-	}
-	out.file, err = openLines(path, s, func() (torn int, err error) {
-		had, err := ReadServed(path)
-		if err != nil {
-			return 0, err
-		}
-		out.ServedRows = *had
-		return had.Torn, sameHead(path, &had.Server, s, "gpu", "engine", "model", "weights", "kv", "tp", "kernels", "plan")
-	})
-	return out, err
-}
-
-// Add keeps a point, on the disk before the next is measured.
-func (out *ServedFile) Add(index int, p *ServedPoint) error {
-	out.add(index, p)
-	return out.file.write(servedRow{RowSchema, servedKind, index, *p})
-}
-
-// Close closes the file.
-func (out *ServedFile) Close() error { return out.file.Close() }
 
 // A ServedPlan bounds the points that are drawn.
 type ServedPlan struct {
@@ -197,6 +130,9 @@ func (p *ServedPlan) Draw() (points []ServedPoint) {
 		points = append(points,
 			ServedPoint{First: true, Batch: 1, Context: prompt, HeldOut: held},
 			ServedPoint{Batch: batch, Context: between(shortest, room, frac(u+0.5)), HeldOut: held})
+	}
+	for i := range points {
+		points[i].Schema, points[i].Kind, points[i].Index = RowSchema, ServedKind, i
 	}
 	return points
 }

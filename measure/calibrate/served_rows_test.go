@@ -18,8 +18,8 @@ const (
 
 // What no program wrote is refused with the line that has it; a torn last line is left out.
 func TestParseServed(t *testing.T) {
-	rows, err := parseServed("r", []byte(serverLine+"\n"+servedLine+"\n"+servedLine[:20]))
-	if err != nil || len(rows.Points) != 1 || !rows.Has(3) || rows.Has(2) || rows.Torn != 20 || rows.Points[0].Seconds != 0.5 {
+	rows, err := parseRows[Server, ServedPoint]("r", []byte(serverLine+"\n"+servedLine+"\n"+servedLine[:20]))
+	if err != nil || len(rows.Rows) != 1 || rows.Rows[0].Index != 3 || rows.Torn != 20 || rows.Rows[0].Seconds != 0.5 {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for want, text := range map[string]string{
@@ -36,7 +36,7 @@ func TestParseServed(t *testing.T) {
 		"unknown field":                             serverLine + "\n" + strings.Replace(servedLine, "first", "last", 1) + "\n",
 		`a line of kind "gemm" in a file of a serv`: serverLine + "\n" + strings.Replace(servedLine, `"served"`, `"gemm"`, 1) + "\n",
 	} {
-		if _, err := parseServed("r", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseRows[Server, ServedPoint]("r", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -46,17 +46,17 @@ func TestParseServed(t *testing.T) {
 func TestOpenServed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
 	server := Server{
-		GPU: "h200-sxm-141gb", Engine: "vllm", Model: "llama3.2-1b", TP: 1, Kernels: "vllm", Version: "dev", When: time.Unix(1e9, 0).UTC(),
+		Schema: RowSchema, Kind: ServerKind, GPU: "h200-sxm-141gb", Engine: "vllm", Model: "llama3.2-1b", TP: 1, Kernels: "vllm",
+		Version: "dev", When: time.Unix(1e9, 0).UTC(),
 		Plan: ServedPlan{Seed: 1, MostTokens: 504, MostBatch: 2, MostTogether: 98304, Answer: 48}, Tools: map[string]string{},
 	}
-	keep := func(index int) *ServedFile {
+	keep := func(index int) *ServedRows {
 		t.Helper()
-		s := server
-		file, err := OpenServed(path, &s)
+		file, err := OpenRows[Server, ServedPoint](path, server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := file.Add(index, &ServedPoint{Batch: 2, Context: 100, Seconds: 0.01}); err != nil {
+		if err := file.Add(ServedPoint{Schema: RowSchema, Kind: ServedKind, Index: index, Batch: 2, Context: 100, Seconds: 0.01}); err != nil {
 			t.Fatal(err)
 		}
 		if err := file.Close(); err != nil {
@@ -73,18 +73,18 @@ func TestOpenServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	torn.Close()
-	if file := keep(5); len(file.Points) != 2 || !file.Has(1) || !file.Has(5) {
-		t.Errorf("%+v", file.Points)
+	if file := keep(5); len(file.Rows) != 2 || file.Rows[0].Index != 1 || file.Rows[1].Index != 5 {
+		t.Errorf("%+v", file.Rows)
 	}
-	rows, err := ReadServed(path)
-	if err != nil || len(rows.Points) != 2 || rows.Torn != 0 || !IsServed(path) {
+	rows, err := ReadRows[Server, ServedPoint](path)
+	if err != nil || len(rows.Rows) != 2 || rows.Torn != 0 || !IsServed(path) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	server.TP = 2
-	if _, err := OpenServed(path, &server); err == nil || !strings.Contains(err.Error(), "rows with tp 1; these have 2") {
+	if _, err := OpenRows[Server, ServedPoint](path, server); err == nil || !strings.Contains(err.Error(), "rows with tp 1; these have 2") {
 		t.Errorf("another server: %v", err)
 	}
-	if _, err := ReadRows(path); err == nil || !strings.Contains(err.Error(), "the rows are of a server") {
+	if _, err := ReadRows[Machine, Row](path); err == nil || !strings.Contains(err.Error(), "the rows are of a server") {
 		t.Errorf("as rows of operators: %v", err)
 	}
 }
@@ -92,12 +92,12 @@ func TestOpenServed(t *testing.T) {
 func FuzzParseServed(f *testing.F) {
 	f.Add([]byte(serverLine), []byte(servedLine))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		rows, err := parseServed("r", append(append(append(append([]byte{}, first...), '\n'), second...), '\n'))
+		rows, err := parseRows[Server, ServedPoint]("r", append(append(append(append([]byte{}, first...), '\n'), second...), '\n'))
 		if err != nil {
 			return
 		}
-		for i := range rows.Points {
-			if p := &rows.Points[i]; !(p.Seconds > 0 && p.Seconds < 1e4) || p.Batch < 1 || p.Context < 1 {
+		for i := range rows.Rows {
+			if p := &rows.Rows[i]; !(p.Seconds > 0 && p.Seconds < 1e4) || p.Batch < 1 || p.Context < 1 {
 				t.Errorf("a point of %+v", *p)
 			}
 		}

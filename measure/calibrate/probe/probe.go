@@ -66,19 +66,19 @@ func (p *Server) Calibrate(ctx context.Context, limit time.Duration) (*hardware.
 	if err != nil {
 		return nil, err
 	}
-	rows, err := calibrate.OpenServed(p.File, p.server(served))
+	rows, err := calibrate.OpenRows[calibrate.Server, calibrate.ServedPoint](p.File, p.server(served))
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(p.measure(ctx, rows, limit), rows.Close()); err != nil {
 		return nil, err
 	}
-	return p.fit(served, &rows.ServedRows)
+	return p.fit(served, rows)
 }
 
 // Refit fits constants to points that were measured before.
 func (p *Server) Refit(ctx context.Context, rows *calibrate.ServedRows) (*hardware.CalibrationFile, error) {
-	of := &rows.Server
+	of := &rows.Head
 	if p.GPU.Key != of.GPU {
 		return nil, fmt.Errorf("the points are of %s, not of %s", of.GPU, p.GPU.Key)
 	}
@@ -228,14 +228,14 @@ func (p *Server) bound(s *calibrate.Served) {
 const largestPart = 10
 
 // measure takes the time of points that the file lacks, as many as the time allows.
-func (p *Server) measure(ctx context.Context, rows *calibrate.ServedFile, limit time.Duration) error {
+func (p *Server) measure(ctx context.Context, rows *calibrate.ServedRows, limit time.Duration) error {
 	points := p.plan.Draw()
 	begun := time.Now()
 	left, token := 0, 0.0
 	for i := range points {
 		x := &points[i]
 		switch {
-		case rows.Has(i):
+		case has(rows, i):
 			continue
 		case time.Since(begun) > limit || token*float64(x.Batch*x.Context) > limit.Seconds()/largestPart:
 			left++
@@ -258,7 +258,7 @@ func (p *Server) measure(ctx context.Context, rows *calibrate.ServedFile, limit 
 			role = ", held out"
 		}
 		p.Say("%d/%d: %v: %.4g ms%s", i+1, len(points), x, 1e3*x.Seconds, role)
-		if err := rows.Add(i, x); err != nil {
+		if err := rows.Add(*x); err != nil {
 			return err
 		}
 	}
@@ -268,14 +268,19 @@ func (p *Server) measure(ctx context.Context, rows *calibrate.ServedFile, limit 
 	return nil
 }
 
+// has reports whether the point at a place in the plan was measured.
+func has(rows *calibrate.ServedRows, index int) bool {
+	return slices.ContainsFunc(rows.Rows, func(x calibrate.ServedPoint) bool { return x.Index == index })
+}
+
 // stopped says what is kept of points that an error ended.
-func (p *Server) stopped(rows *calibrate.ServedFile, all int) {
+func (p *Server) stopped(rows *calibrate.ServedRows, all int) {
 	if p.File == "" {
-		p.Say("stopped after %d of %d points, of which nothing is kept without {rows}", len(rows.Points), all)
+		p.Say("stopped after %d of %d points, of which nothing is kept without {rows}", len(rows.Rows), all)
 		return
 	}
 	p.Say("stopped: %s has %d of %d points; the same command goes on there, and {rows} %s alone fits those", p.File, len(
-		rows.Points), all, p.File)
+		rows.Rows), all, p.File)
 }
 
 func (p *Server) ask(ctx context.Context, x *calibrate.ServedPoint) (*result.Result, error) {
@@ -335,8 +340,9 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 }
 
 // server is the first line of the file of points.
-func (p *Server) server(s *calibrate.Served) *calibrate.Server {
-	return &calibrate.Server{
+func (p *Server) server(s *calibrate.Served) calibrate.Server {
+	return calibrate.Server{
+		Schema: calibrate.RowSchema, Kind: calibrate.ServerKind,
 		GPU: p.GPU.Key, Engine: s.Engine.Profile().Name, Model: p.Point.Model, Weights: cmp.Or(p.Point.ServedWeights, p.about.Weights),
 		KV: cmp.Or(p.Point.ServedKV, p.about.KV), TP: max(s.Parallel.TP, 1), Kernels: s.Kernels, Plan: p.plan, Tools: s.Tools,
 		Version: p.Version, When: time.Now().UTC().Truncate(time.Second), Notes: s.Notes,
@@ -357,11 +363,11 @@ func errorsOf(all []calibrate.ServedError, first, held bool) (before, after []fl
 
 // fit fits constants to the points, and says how far they are off.
 func (p *Server) fit(s *calibrate.Served, rows *calibrate.ServedRows) (*hardware.CalibrationFile, error) {
-	of := &rows.Server
+	of := &rows.Head
 	s.Name, s.Version, s.Made, s.Kernels, s.Tools, s.Notes = p.Name, of.Version, of.When, of.Kernels, of.Tools, slices.Clone(of.Notes)
-	s.Points = rows.Points
-	if all := of.Plan.Draw(); len(rows.Points) < len(all) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d points were measured", len(rows.Points), len(all)))
+	s.Points = rows.Rows
+	if all := of.Plan.Draw(); len(rows.Rows) < len(all) {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d points were measured", len(rows.Rows), len(all)))
 	}
 	f, err := calibrate.FitServed(s, p.GPU)
 	if err != nil {
