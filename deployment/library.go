@@ -67,6 +67,20 @@ func Within(other func(table *models.Table, name string, lenient bool) (*models.
 	}
 }
 
+// BuiltInModels is the table of models that comes with the program.
+func BuiltInModels() *models.Table { return built(models.Load(llmprof.ModelsJSON)) }
+
+// BuiltInGPUs is the table of GPUs that comes with the program.
+func BuiltInGPUs() *hardware.Table { return built(hardware.Load(llmprof.HardwareTOML)) }
+
+// built is a table that comes with the program: a mistake in it is one of the program, which every test finds.
+func built[T any](table T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return table
+}
+
 // once finds what was made before by its key, or makes it. An error is not kept.
 func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V, error) {
 	if v, ok := all[key]; ok {
@@ -88,11 +102,7 @@ func (l *Library) Model(ctx context.Context, name string, offline, lenient bool)
 
 func (l *Library) read(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
 	if l.table == nil {
-		table, err := models.Load(llmprof.ModelsJSON)
-		if err != nil {
-			return nil, err
-		}
-		l.table = table
+		l.table = BuiltInModels()
 	}
 	switch {
 	case l.hub != nil:
@@ -114,10 +124,8 @@ func (l *Library) GPUs(file string) (*hardware.Table, error) {
 
 func (l *Library) gpuTable(file string) (*hardware.Table, error) {
 	return once(l.tables, file, func() (*hardware.Table, error) {
-		t, err := hardware.Load(llmprof.HardwareTOML)
+		t := BuiltInGPUs()
 		switch {
-		case err != nil:
-			return nil, err
 		case file != "":
 			return t.OverlayFile(file)
 		case !l.userTable:

@@ -52,7 +52,10 @@ const (
 	Within     = 0.9 // share of the requests that have to be within an SLO
 )
 
-// Holds reports whether medians are those of a load that is not saturated.
-func (l Light) Holds(ttft, tpot float64) bool {
+// Holds reports whether medians are those of a load that is not saturated. The first load that is asked about is the lightest.
+func (l *Light) Holds(ttft, tpot float64) bool {
+	if *l == (Light{}) {
+		*l = Light{ttft, tpot}
+	}
 	return ttft <= LongerTTFT*l.TTFT && (l.TPOT == 0 || tpot <= LongerTPOT*l.TPOT)
 }

@@ -5,12 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/measure/aggregate"
 	"llmprof/measure/result"
-	"llmprof/models"
 	"llmprof/plots/render"
 )
 
@@ -67,11 +66,7 @@ func allowFlags(cmd *cobra.Command, o *aggregate.Options) {
 // that cannot be aggregated the error is beside the report of the others; nil
 // is returned where there are no others.
 func (a *app) makeReport(results []*result.Result, o aggregate.Options) (*aggregate.Report, error) {
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil, err
-	}
-	o.FLOPs = aggregate.Analytic(table)
+	o.FLOPs = aggregate.Analytic(deployment.BuiltInModels())
 	report, err := aggregate.Make(results, o)
 	if err != nil && len(report.Experiments) == 0 {
 		return nil, err

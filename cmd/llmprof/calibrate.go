@@ -188,16 +188,15 @@ func (a *app) measureConstants(ctx context.Context, c *fitting, table *hardware.
 			c.Engine = calibrate.Native
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
+	if c.Native, err = nativeCommand(); err != nil {
+		return nil, err
 	}
 	g, uuids, err := detect.Target(ctx, table, c.Device, c.gpu, c.gpus)
 	if err != nil {
 		return nil, err
 	}
 	c.GPU = &g
-	c.Native, c.Root, c.Version = []string{self, nativeWorker}, os.DirFS("/"), versionText()
+	c.Root, c.Version = os.DirFS("/"), versionText()
 	c.Say = func(line string) { a.logf("%s", line) }
 	if c.Device != "cpu" {
 		c.Monitor, err = power.Open(ctx, power.Options{GPUs: uuids, Root: c.Root, Env: a.env})

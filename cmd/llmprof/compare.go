@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,13 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
-	"llmprof/internal/input"
 	record "llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/unit"
@@ -68,10 +65,11 @@ func (a *app) compare() *cobra.Command {
 }
 
 func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top int) error {
-	if model := !cmd.Flags().Changed("model") && len(args) > 0 && a.isModel(args[0]); len(args) < 2 || model && len(args) == 2 {
+	model := !cmd.Flags().Changed("model") && len(args) > 0 && deployment.BuiltInModels().Has(args[0]) // the first argument is one
+	if len(args) < 2 || model && len(args) == 2 {
 		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
 	}
-	if !cmd.Flags().Changed("model") && len(args) > 2 && a.isModel(args[0]) {
+	if model {
 		if err := cmd.Flags().Set("model", args[0]); err != nil {
 			return err
 		}
@@ -96,12 +94,6 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 		return refused
 	}
 	return base.output.write(a, forms{page: c.Page, table: c.Table, data: func() any { return c.Document() }})
-}
-
-// isModel reports whether a name is that of a built-in model.
-func (a *app) isModel(name string) bool {
-	table, err := models.Load(llmprof.ModelsJSON)
-	return err == nil && table.Has(name)
 }
 
 // side is a deployment of a comparison: a file, or a description. One that cannot answer its load has its figures without it, and why.
@@ -184,30 +176,12 @@ func describe(q *deployment.Request, word string) (flag string, err error) {
 }
 
 func fileSide(file string) (s view.Side, err error) {
-	data, err := input.Read(file, record.MaxBytes)
-	if err != nil {
+	r, err := readStored(file)
+	switch {
+	case err != nil:
 		return s, err
+	case r.estimate != nil:
+		return view.DocumentSide(file, r.estimate)
 	}
-	var head struct {
-		Schema string `json:"schema"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return s, fmt.Errorf("%s: no estimate and no result: %w", file, err)
-	}
-	switch head.Schema {
-	case view.EstimateSchema:
-		var d view.EstimateDocument
-		if err := json.Unmarshal(data, &d); err != nil {
-			return s, fmt.Errorf("%s: %w", file, err)
-		}
-		return view.DocumentSide(file, &d)
-	case record.Schema:
-		r, err := record.Decode(file, data)
-		if err != nil {
-			return s, err
-		}
-		return view.MeasuredSide(file, r), nil
-	}
-	return s, errors.New(file + ": want an estimate (llmprof estimate --format json) or a result of llmprof measure, but its schema is " +
-		fmt.Sprintf("%.60q", head.Schema))
+	return view.MeasuredSide(file, r.measured), nil
 }

@@ -116,7 +116,7 @@ func TestCompareRefuses(t *testing.T) {
 		"h100 h200,b2,b3":                "\"b3\" gives --batch again",
 		"h100 h200,fp8,bf16":             "\"bf16\" gives --weights again",
 		"h100 ../../go.mod":              "no estimate and no result",
-		"h100 ../../measure/aggregate/testdata/two.json": "want an estimate",
+		"h100 ../../measure/aggregate/testdata/two.json": "want llmprof.measure/v1 or llmprof.estimate/v1",
 	} {
 		words := []string{"compare", "--model", "llama3.1-8b"}
 		for w := range strings.FieldsSeq(args) {

@@ -11,6 +11,7 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/detect"
@@ -69,11 +70,7 @@ func (a *app) gpusShow() *cobra.Command {
 }
 
 func completeGPUs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	table, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return table.Names(), cobra.ShellCompDirectiveNoFileComp
+	return deployment.BuiltInGPUs().Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // practice is what estimates assume that a GPU reaches.
@@ -95,10 +92,7 @@ func (a *app) gpusCheck() *cobra.Command {
 		Example: "  llmprof gpus check ./hardware.toml",
 		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			table, err := hardware.Load(llmprof.HardwareTOML)
-			if err != nil {
-				return err
-			}
+			table := deployment.BuiltInGPUs()
 			check := func(file string) (view.HardwareCheck, bool) {
 				c := view.CheckHardware(table, file)
 				return c, c.OK

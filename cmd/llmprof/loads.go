@@ -235,8 +235,5 @@ func sustained(r *result.Result, slo openai.SLO, light *serving.Light) bool {
 	if r.TPOT != nil {
 		tpot = r.TPOT.Median
 	}
-	if *light == (serving.Light{}) {
-		*light = serving.Light{TTFT: r.TTFT.Median, TPOT: tpot}
-	}
 	return light.Holds(r.TTFT.Median, tpot)
 }

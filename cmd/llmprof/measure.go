@@ -9,9 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/hardware"
+	"llmprof/deployment"
 	"llmprof/internal/input"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
@@ -222,31 +221,32 @@ func (a *app) measurer(offline bool) (experiment.Measure, func() error, error) {
 }
 
 func (a *app) lab(offline bool) (*measure.Lab, error) {
-	table, err := models.Load(llmprof.ModelsJSON)
+	native, err := nativeCommand()
 	if err != nil {
 		return nil, err
-	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
 	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
 	debug.SetGCPercent(100) // memory counts for more than it does in the first moments of a command
 	f := a.follow()
 	return &measure.Lab{
-		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
-		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: f.say, Progress: f.progress,
+		Models: models.Resolver{Table: deployment.BuiltInModels(), Hub: hub}, GPUs: deployment.BuiltInGPUs(), Root: os.DirFS("/"), Env: a.env,
+		Version: versionText(), Command: os.Args, NativeCommand: native, Say: f.say, Progress: f.progress,
 	}, nil
 }
 
 // nativeWorker is the name of the command that measurements start this program
 // with.
 const nativeWorker = "engine-native"
+
+// nativeCommand starts the native engine's worker.
+func nativeCommand() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
+	}
+	return []string{self, nativeWorker}, nil
+}
 
 // engineNative is the native engine's worker. People have no use for it.
 func (a *app) engineNative() *cobra.Command {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/deployment"
 	"llmprof/models"
 	"llmprof/plots/render"
 )
@@ -26,11 +26,7 @@ func (a *app) modelsList() *cobra.Command {
 		Example: "  llmprof models list\n  llmprof models list --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			table, err := models.Load(llmprof.ModelsJSON)
-			if err != nil {
-				return err
-			}
-			all, err := table.All()
+			all, err := deployment.BuiltInModels().All()
 			if err != nil {
 				return err
 			}
@@ -113,7 +109,7 @@ func (a *app) modelsShow() *cobra.Command {
 				return err
 			}
 			return o.write(a, forms{
-				page:  func() *render.Document { return view.ModelPage(m, args[0], aliasesOf(m.Name)) },
+				page:  func() *render.Document { return view.ModelPage(m, args[0], deployment.BuiltInModels().Aliases(m.Name)) },
 				table: func() *render.Table { t := view.MatrixTable(m); return &t },
 				data:  func() any { return view.DocumentModel(m) },
 			})
@@ -136,11 +132,7 @@ func (a *app) modelsExport() *cobra.Command {
 		Example: "  llmprof models export qwen3-8b -o config.json",
 		Args:    cli.Needs("MODEL", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			table, err := models.Load(llmprof.ModelsJSON)
-			if err != nil {
-				return err
-			}
-			config, err := table.Config(args[0])
+			config, err := deployment.BuiltInModels().Config(args[0])
 			if err != nil {
 				return err
 			}
@@ -158,11 +150,7 @@ func (a *app) modelsExport() *cobra.Command {
 }
 
 func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return table.Names(), cobra.ShellCompDirectiveDefault
+	return deployment.BuiltInModels().Names(), cobra.ShellCompDirectiveDefault
 }
 
 func completeModelThenGPU(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -173,13 +161,4 @@ func completeModelThenGPU(cmd *cobra.Command, args []string, begun string) ([]st
 		return completeGPUs(cmd, args, begun)
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
-}
-
-// aliasesOf lists the other names of a built-in model.
-func aliasesOf(name string) []string {
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil
-	}
-	return table.Aliases(name)
 }

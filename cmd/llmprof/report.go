@@ -135,7 +135,7 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	results := make([]stored, len(p.results))
 	for i, file := range p.results {
 		if results[i], err = readStored(file); err != nil {
-			return err
+			return fmt.Errorf("--results %w", err)
 		}
 	}
 	observed, err := a.observed(p, ans, results)
@@ -212,18 +212,18 @@ type stored struct {
 	estimate *view.EstimateDocument
 }
 
-// readStored reads a result file of the kinds that the report knows.
+// readStored reads a file of a result or of an estimate.
 func readStored(file string) (stored, error) {
 	s := stored{file: file}
 	data, err := input.Read(file, result.MaxBytes)
 	if err != nil {
-		return s, fmt.Errorf("--results %s: %w", file, input.Cause(err))
+		return s, fmt.Errorf("%s: %w", file, input.Cause(err))
 	}
 	var head struct {
 		Schema string `json:"schema"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return s, fmt.Errorf("--results %s: not a JSON object: %w", file, err)
+		return s, fmt.Errorf("%s: not a JSON object, so no estimate and no result: %w", file, err)
 	}
 	switch head.Schema {
 	case result.Schema:
@@ -231,14 +231,14 @@ func readStored(file string) (stored, error) {
 			s.origin, err = validate.Origin(data)
 		}
 	case view.EstimateSchema:
-		err = json.Unmarshal(data, &s.estimate)
+		if err = json.Unmarshal(data, &s.estimate); err != nil {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
 	default:
-		err = fmt.Errorf("schema %.80q: want %s or %s", head.Schema, result.Schema, view.EstimateSchema)
+		err = fmt.Errorf("%s: schema %.80q: want %s or %s, of \"llmprof measure\" or \"llmprof estimate --format json\"", file, head.Schema,
+			result.Schema, view.EstimateSchema)
 	}
-	if err != nil {
-		return s, fmt.Errorf("--results %s: %w", file, err)
-	}
-	return s, nil
+	return s, err
 }
 
 // section is the result beside the estimate of the page.

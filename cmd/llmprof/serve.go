@@ -29,10 +29,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
-	"llmprof/hardware"
+	"llmprof/deployment"
 	"llmprof/internal/child"
 	"llmprof/internal/fileerror"
 	"llmprof/internal/input"
@@ -121,7 +120,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if files["catalog.json"], err = json.Marshal(catalog); err != nil {
 		return err
 	}
-	files["accuracy.json"], err = json.Marshal(page.NewColumns(page.NewAccuracy(score)))
+	files["accuracy.json"], err = json.Marshal(page.Columns(page.NewAccuracy(score)))
 	return err
 }
 
@@ -332,14 +331,10 @@ type hereGPU struct {
 // gpusHere asks the machine for its GPUs, which starts a process.
 func gpusHere() []hereGPU {
 	all := []hereGPU{}
-	table, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return all
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	found := detect.Here(ctx)
-	detect.Match(table, found)
+	detect.Match(deployment.BuiltInGPUs(), found)
 	for _, g := range found {
 		all = append(all, hereGPU{g.Name, g.Key, g.UUID})
 	}
@@ -440,11 +435,8 @@ func readOrder(r io.Reader) (*measureOrder, error) {
 
 // listed reports whether the page lists a model: a built-in one, or one of the hub.
 func listed(model string) bool {
-	if table, err := models.Load(llmprof.ModelsJSON); err == nil && table.Has(model) {
-		return true
-	}
 	_, err := models.ParseHubID(model)
-	return err == nil
+	return err == nil || deployment.BuiltInModels().Has(model)
 }
 
 func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {

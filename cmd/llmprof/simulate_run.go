@@ -121,9 +121,6 @@ func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 		if r.TPOT.N > 0 {
 			tpot = r.TPOT.Quantile(0.5)
 		}
-		if light == (serving.Light{}) {
-			light = serving.Light{TTFT: ttft, TPOT: tpot}
-		}
 		return light.Holds(ttft, tpot), nil
 	})
 	slices.SortStableFunc(s.results.Points, func(x, y view.SimulatedPoint) int {

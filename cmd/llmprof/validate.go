@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
@@ -217,15 +216,11 @@ func (a *app) scorer(hardware, calibration string) (*validate.Scorer, error) {
 
 // scorerBy predicts by calibrations that were read.
 func (a *app) scorerBy(file string, constants *deployment.Calibrations) (*validate.Scorer, error) {
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil, err
-	}
 	gpus, err := a.library().GPUs(file)
 	if err != nil {
 		return nil, err
 	}
-	return validate.NewScorer(table, gpus, constants.Among), nil
+	return validate.NewScorer(deployment.BuiltInModels(), gpus, constants.Among), nil
 }
 
 // ownModels lets models of directories and config.json files be found by their own

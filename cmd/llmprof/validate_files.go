@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/deployment"
+	"llmprof/measure/detect"
 	"llmprof/validate"
 	"llmprof/validate/reports"
 )
@@ -64,7 +66,7 @@ func (a *app) collect(v *comparison) (c *reports.Collection, err error) {
 	if v.live.device == "cpu" {
 		g, err := v.Scorer.GPU(v.GPU)
 		if err == nil {
-			err = a.processor(g)
+			err = detect.Processor(deployment.BuiltInGPUs(), g)
 		}
 		if err != nil {
 			return nil, err

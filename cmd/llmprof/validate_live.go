@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/deployment"
-	"llmprof/hardware"
 	"llmprof/measure/detect"
 	"llmprof/measure/experiment"
 	"llmprof/validate"
@@ -123,7 +120,7 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 		return nil, err
 	}
 	if l.device == "cpu" {
-		if err := a.processor(&gpu); err != nil {
+		if err := detect.Processor(deployment.BuiltInGPUs(), &gpu); err != nil {
 			return nil, err
 		}
 	}
@@ -150,13 +147,4 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Co
 		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
 		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.Only,
 	}, &notifier{app: a})
-}
-
-// processor refuses a GPU that is known to stand for the processor of this machine.
-func (a *app) processor(g *hardware.GPU) error {
-	table, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return err
-	}
-	return detect.Processor(table, g)
 }

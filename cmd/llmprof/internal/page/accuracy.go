@@ -1,6 +1,7 @@
 package page
 
 import (
+	"reflect"
 	"strconv"
 
 	"llmprof/validate"
@@ -41,35 +42,23 @@ func NewAccuracy(s *validate.Score) []Observed {
 	return all
 }
 
-// Columns are observed times without their errors, which follow: a third of the size of rows once both
+// Columns are observed times by the key of each property, without their errors, which follow: a third of the size of rows once both
 // are compressed.
-type Columns struct {
-	Model     []string  `json:"model"`
-	GPU       []string  `json:"gpu"`
-	Engine    []string  `json:"engine"`
-	TP        []int     `json:"tp"`
-	Batch     []int     `json:"batch"`
-	Prompt    []int     `json:"prompt"`
-	Gen       []int     `json:"gen"`
-	Weights   []string  `json:"weights"`
-	Load      []string  `json:"load"`
-	Metric    []string  `json:"metric"`
-	Value     []float64 `json:"value"`
-	Predicted []float64 `json:"predicted"`
-	Fitted    []bool    `json:"fitted"`
-}
-
-// NewColumns lists observed times by column.
-func NewColumns(all []Observed) *Columns {
-	c := &Columns{}
+func Columns(all []Observed) map[string][]any {
+	columns := map[string][]any{}
 	for i := range all {
-		o := &all[i]
-		c.Model, c.GPU, c.Engine = append(c.Model, o.Model), append(c.GPU, o.GPU), append(c.Engine, o.Engine)
-		c.TP, c.Batch, c.Prompt, c.Gen = append(c.TP, o.TP), append(c.Batch, o.Batch), append(c.Prompt, o.Prompt), append(c.Gen, o.Gen)
-		c.Weights, c.Load, c.Metric = append(c.Weights, o.Weights), append(c.Load, o.Load), append(c.Metric, o.Metric)
-		c.Value, c.Predicted, c.Fitted = append(c.Value, drawn(o.Value)), append(c.Predicted, drawn(o.Predicted)), append(c.Fitted, o.Fitted)
+		o := reflect.ValueOf(all[i])
+		for _, property := range reflect.VisibleFields(o.Type()) {
+			value := o.FieldByIndex(property.Index).Interface()
+			if v, ok := value.(float64); ok {
+				value = drawn(v)
+			}
+			key := property.Tag.Get("json")
+			columns[key] = append(columns[key], value)
+		}
 	}
-	return c
+	delete(columns, "error")
+	return columns
 }
 
 // drawn is a time with the digits that a chart can show.

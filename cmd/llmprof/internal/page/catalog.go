@@ -12,7 +12,6 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
 	"llmprof/hardware"
-	"llmprof/models"
 	"llmprof/plots/colors"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -58,10 +57,7 @@ type flagInfo struct {
 // NewCatalog lists the models, the GPUs and the flags.
 func NewCatalog(version string) (*Catalog, error) {
 	c := &Catalog{Version: version, Flags: map[string]flagInfo{}}
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil, err
-	}
+	table := deployment.BuiltInModels()
 	all, err := table.All()
 	if err != nil {
 		return nil, err
@@ -70,11 +66,7 @@ func NewCatalog(version string) (*Catalog, error) {
 		s := view.SummarizeModel(m)
 		c.Models = append(c.Models, catalogModel{s.Name, table.Aliases(s.Name), s.ParamsTotal, s.ParamsActive, s.Layers, s.MaxContext})
 	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range gpus.All() {
+	for _, g := range deployment.BuiltInGPUs().All() {
 		one := newCatalogGPU(&g)
 		for _, name := range engine.Names() {
 			file, err := hardware.BuiltIn(llmprof.Calibrations, &g, name)

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"llmprof"
+	"llmprof/deployment"
 	"llmprof/measure/result"
-	"llmprof/models"
 	"llmprof/validate"
 )
 
@@ -29,11 +28,7 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil, err
-	}
-	score := validate.NewScorer(table, gpus, constants.Among).Score(all)
+	score := validate.NewScorer(deployment.BuiltInModels(), gpus, constants.Among).Score(all)
 	times := NewAccuracy(score)
 	if len(times) == 0 && len(score.Skipped) > 0 {
 		return bare(decoded, errors.New(score.Skipped[0].Detail))
