@@ -59,7 +59,7 @@ func Import(path, engine string) (*Imported, error) {
 			path, engine, strings.Join(forms[0].columns, ", "))
 	}
 	slices.Sort(out.Devices)
-	out.Devices = slices.Compact(out.Devices)
+	out.Devices = slices.DeleteFunc(slices.Compact(out.Devices), func(name string) bool { return name == "" })
 	out.Versions = slices.Compact(out.Versions)
 	return out, nil
 }
@@ -158,8 +158,10 @@ func (out *Imported) file(path, root string) error {
 		return fmt.Errorf("table %s has the columns %s, which are of no table that is known", path, strings.Join(t.names, ", "))
 	}
 	var rows []calibrate.Row
-	for i := range t.n {
+	var devices []string
+	for i := range t.rows {
 		r := &record{t: t, i: i}
+		devices = append(devices, r.text("device"))
 		row, ok := forms[at].row(r)
 		if r.err != nil {
 			return r.err
@@ -176,13 +178,13 @@ func (out *Imported) file(path, root string) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	out.Devices = append(out.Devices, slices.Compact(slices.Sorted(slices.Values(t.texts["device"])))...)
-	if f, v := t.texts["framework"], t.texts["version"]; len(f) > 0 && len(v) > 0 {
-		framework := strings.ToLower(f[0])
+	out.Devices = append(out.Devices, slices.Compact(slices.Sorted(slices.Values(devices)))...)
+	first := &record{t: t}
+	if f, v := strings.ToLower(first.text("framework")), first.text("version"); f != "" && v != "" {
 		if t.has("nccl_dtype") {
-			framework = "nccl"
+			f = "nccl"
 		}
-		out.Versions = append(out.Versions, framework+" "+v[0])
+		out.Versions = append(out.Versions, f+" "+v)
 	}
 	out.Rows = append(out.Rows, rows...)
 	out.taken(t, root, len(rows))
@@ -204,7 +206,7 @@ var quantizeColumns = []string{"m", "k", "quant_dtype", "latency"}
 // quantize takes the times of a table of such kernels in.
 func (out *Imported) quantize(t *table, root string) error {
 	n := 0
-	for i := range t.n {
+	for i := range t.rows {
 		r := &record{t: t, i: i}
 		at, seconds := side{r.size("m"), r.size("k")}, r.difference("latency")*1e-3
 		if r.err != nil {

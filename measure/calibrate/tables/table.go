@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
@@ -27,15 +28,12 @@ const (
 	mostText    = 1 << 10 // bytes of a cell
 )
 
-// A table is a file with its columns. A column has numbers, or texts where any of its
-// cells is none.
+// A table is a file with its cells, row by row, as texts.
 type table struct {
-	path    string
-	hash    string
-	n       int
-	names   []string
-	texts   map[string][]string
-	numbers map[string][]float64
+	path  string
+	hash  string
+	names []string
+	rows  [][]string
 }
 
 // read reads a table of either format, recognized by its content.
@@ -45,7 +43,7 @@ func read(path string) (*table, error) {
 		return nil, fmt.Errorf("table: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	t := &table{path: path, hash: hex.EncodeToString(sum[:]), texts: map[string][]string{}, numbers: map[string][]float64{}}
+	t := &table{path: path, hash: hex.EncodeToString(sum[:])}
 	if bytes.HasPrefix(data, []byte("PAR1")) {
 		err = t.parquet(data)
 	} else {
@@ -72,52 +70,39 @@ func (t *table) columns(names []string) error {
 
 func (t *table) csv(data []byte) error {
 	r := csv.NewReader(bytes.NewReader(data))
-	r.ReuseRecord = true
 	head, err := r.Read()
 	if err != nil {
 		return fmt.Errorf("no line of column names: %w", err)
 	}
-	if err := t.columns(slices.Clone(head)); err != nil {
+	if err := t.columns(head); err != nil {
 		return err
 	}
 	for {
-		record, err := r.Read()
+		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
+		}
+		if err == nil {
+			err = t.row(cells)
 		}
 		if err != nil {
 			return err
 		}
-		if t.n++; t.n > mostRows {
-			return fmt.Errorf("more than %d rows", mostRows)
-		}
-		for i, cell := range record {
-			if err := t.cell(t.names[i], strings.Clone(cell)); err != nil {
-				return fmt.Errorf("row %d: %w", t.n, err)
-			}
-		}
 	}
-	t.parseNumbers()
-	return nil
 }
 
-// parseNumbers makes numbers of the columns that have nothing else.
-func (t *table) parseNumbers() {
-	for name, cells := range t.texts {
-		values := make([]float64, len(cells))
-		for i, cell := range cells {
-			v, err := strconv.ParseFloat(strings.TrimSpace(cell), 64)
-			if err != nil {
-				values = nil
-				break
-			}
-			values[i] = v
-		}
-		if values != nil {
-			t.numbers[name] = values
-			delete(t.texts, name)
+// row adds a row.
+func (t *table) row(cells []string) error {
+	t.rows = append(t.rows, cells)
+	if len(t.rows) > mostRows {
+		return fmt.Errorf("more than %d rows", mostRows)
+	}
+	for i, text := range cells {
+		if len(text) > mostText {
+			return fmt.Errorf("row %d: %s has %s: want at most %s", len(t.rows), t.names[i], input.Size(int64(len(text))), input.Size(mostText))
 		}
 	}
+	return nil
 }
 
 // parquet reads flat columns. The library may panic on a file that is damaged.
@@ -131,9 +116,6 @@ func (t *table) parquet(data []byte) (err error) {
 	if err != nil {
 		return fmt.Errorf("not a Parquet file: %w", err)
 	}
-	if n := file.NumRows(); n < 0 || n > mostRows {
-		return fmt.Errorf("%d rows: want at most %d", n, mostRows)
-	}
 	var names []string
 	for _, path := range file.Schema().Columns() {
 		names = append(names, strings.Join(path, "."))
@@ -146,12 +128,13 @@ func (t *table) parquet(data []byte) (err error) {
 	for {
 		n, err := rows.Read(buffer)
 		for _, row := range buffer[:n] {
-			cells, _ := row.(map[string]any)
-			t.n++
-			for _, name := range names {
-				if err := t.cell(name, cells[name]); err != nil {
-					return fmt.Errorf("row %d: %w", t.n, err)
-				}
+			values, _ := row.(map[string]any)
+			cells := make([]string, len(names))
+			for i, name := range names {
+				cells[i] = text(values[name])
+			}
+			if err := t.row(cells); err != nil {
+				return err
 			}
 		}
 		switch {
@@ -165,32 +148,15 @@ func (t *table) parquet(data []byte) (err error) {
 	}
 }
 
-// cell adds a cell to a column.
-func (t *table) cell(name string, v any) error {
-	text := ""
-	switch x := v.(type) {
-	case string:
-		text = x
-	case []byte:
-		text = string(x)
+// text is a value of a Parquet file; "" for none.
+func text(v any) string {
+	switch v := v.(type) {
 	case nil:
-		if t.texts[name] == nil {
-			t.numbers[name] = append(t.numbers[name], math.NaN())
-			return nil
-		}
-	default:
-		n, err := strconv.ParseFloat(fmt.Sprint(x), 64)
-		if err != nil {
-			return fmt.Errorf("%s is %.40v: want a number or a text", name, x)
-		}
-		t.numbers[name] = append(t.numbers[name], n)
-		return nil
+		return ""
+	case []byte:
+		return string(v)
 	}
-	if len(text) > mostText {
-		return fmt.Errorf("%s has %s: want at most %s", name, input.Size(int64(len(text))), input.Size(mostText))
-	}
-	t.texts[name] = append(t.texts[name], text)
-	return nil
+	return fmt.Sprint(v)
 }
 
 func (t *table) has(names ...string) bool {
@@ -209,19 +175,20 @@ type record struct {
 	err error
 }
 
+// text is a cell; "" where the table does not have the column.
 func (r *record) text(name string) string {
-	if cells := r.t.texts[name]; cells != nil {
-		return cells[r.i]
+	if at := slices.Index(r.t.names, name); at >= 0 {
+		return r.t.rows[r.i][at]
 	}
 	return ""
 }
 
-// number is a cell of a column of numbers, above 0.
+// number is a number above 0.
 func (r *record) number(name string) float64 {
 	return r.cell(name, func(v float64) bool { return v > 0 && !math.IsInf(v, 1) })
 }
 
-// difference is a cell of a column of differences of times: 0 where it is below.
+// difference is a difference of times: 0 where it is below.
 func (r *record) difference(name string) float64 {
 	return max(r.cell(name, func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }), 0)
 }
@@ -234,19 +201,15 @@ func (r *record) atLeast(name string, least float64) int {
 	return int(r.cell(name, func(v float64) bool { return v >= least && v <= 1e12 && v == math.Trunc(v) }))
 }
 
-// cell is a cell of a column of numbers. Where it is none that is right, it is 1, and the record keeps the first mistake.
+// cell is a cell that has a number. Where it is none that is right, it is 1, and the record keeps the first mistake.
 func (r *record) cell(name string, right func(float64) bool) float64 {
-	value := any("missing")
-	if cells := r.t.numbers[name]; cells != nil {
-		if right(cells[r.i]) {
-			return cells[r.i]
-		}
-		value = cells[r.i]
-	} else if cells := r.t.texts[name]; cells != nil {
-		value = fileerror.Short(cells[r.i])
+	text := r.text(name)
+	if v, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil && right(v) {
+		return v
 	}
 	if r.err == nil {
-		r.err = fmt.Errorf("table %s, row %d: %s is %v: want a size or a time above 0", r.t.path, r.i+1, name, value)
+		r.err = fmt.Errorf("table %s, row %d: %s is %s: want a size or a time above 0", r.t.path, r.i+1, name,
+			cmp.Or(fileerror.Short(text), "missing"))
 	}
 	return 1
 }

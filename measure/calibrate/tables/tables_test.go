@@ -202,7 +202,7 @@ func TestMistakes(t *testing.T) {
 		{head + "x,bfloat16,1,1024,1024,0.01\nx,bfloat16,1,1024,1024,NaN\n", "row 2: latency is NaN"},
 		{head + "x,bfloat16,1,1024,1024,fast\n", "row 1: latency is fast"},
 		{head + "x,bfloat16,1.5,1024,1024,0.01\n", "row 1: m is 1.5"},
-		{head + "x,bfloat16,1,1024,1e15,0.01\n", "row 1: k is 1e+15"},
+		{head + "x,bfloat16,1,1024,1e15,0.01\n", "row 1: k is 1e15"},
 		{head + "x,bfloat16,1,1024,1024,1e9\n", "row 1 took 1e+06 s"},
 		{head + "x,fp3,1,1024,1024,0.01\n", "has no table of operators"},
 		{"PAR1 but no more", "not a Parquet file"},
