@@ -132,25 +132,27 @@ func (b *builder) samples(rows []*Row) (all []sample, left int) {
 // shares of the power, in seconds.
 var nothing = map[roofline.Constant]float64{roofline.AttentionRamp: 0.1, roofline.PowerFixed: 1e-3, roofline.FusedAllReducePerGPU: 1e-12}
 
-// put takes the free constants of a fit into the file, and says of the others why
-// they are not.
-func (b *builder) put(f *fit, what string) {
-	for k, c := range f.keys {
-		key := c.String()
-		switch {
-		case f.held[k] && f.n[k] >= least:
-			b.keep(c, "%s alone do not settle it", what)
-			continue
-		case f.held[k]:
-			b.keep(c, "%d of %d %s depend on it", f.n[k], len(f.samples), what)
-			continue
-		case f.value[k] < nothing[c]:
+// put takes the free constants of a fit into the file, with the errors of samples of another fit of which each accounts for a share.
+func (b *builder) put(f *fit, from string, scored *fit, share float64) {
+	for _, k := range f.free() {
+		c := f.keys[k]
+		if f.value[k] < nothing[c] {
 			f.value[k], f.half[k] = 0, 0
 		}
-		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k],
-			From: fmt.Sprintf("%d %s", len(f.samples), what)}
+		key := c.String()
+		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: from}
+		delete(b.file.HeldOut, key)
 		if c.Relative() && f.value[k] > 0 {
-			b.file.HeldOut[key] = residual(f.heldOut(k))
+			b.file.HeldOut[key] = residual(scored.boundBy(k, share))
+		}
+	}
+}
+
+// keepHeld says why constants that a fit held have their defaults.
+func (b *builder) keepHeld(f *fit, what string) {
+	for k, c := range f.keys {
+		if f.held[k] {
+			b.keep(c, "%s", f.why(k, what))
 		}
 	}
 }
@@ -172,8 +174,10 @@ func (b *builder) solve(e equation, samples []sample, what string, hold ...roofl
 	if len(samples) == 0 {
 		return
 	}
-	if f := solve(e, samples, b.values(e.keys), hold...); !b.hopeless(f, what) {
-		b.put(f, what)
+	f := solve(e, samples, b.values(e.keys), hold...)
+	if f.leaveOut(); !b.hopeless(f, what) {
+		b.put(f, fmt.Sprintf("%d %s", len(samples), what), f, bearing)
+		b.keepHeld(f, what)
 	}
 }
 
@@ -195,7 +199,7 @@ const contradiction = 10
 func (b *builder) hopeless(f *fit, what string) bool {
 	off := 0.0
 	for _, k := range f.free() {
-		off = max(off, stats.Percentile(f.heldOut(k), 90))
+		off = max(off, stats.Percentile(f.boundBy(k, bearing), 90))
 	}
 	if off < contradiction {
 		return false

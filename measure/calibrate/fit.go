@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -110,7 +111,6 @@ func solve(e equation, samples []sample, start []float64, hold ...roofline.Const
 			continue
 		}
 		if f.bootstrap(); !f.hold(f.unknown()) {
-			f.leaveOut()
 			return f
 		}
 	}
@@ -402,9 +402,13 @@ func (e *equation) errorsOf(p []float64, samples []sample) []float64 {
 	return out
 }
 
-// heldOut gives the errors of the samples that constant k bounds, in order; of all
-// samples where it bounds none any more.
-func (f *fit) heldOut(k int) []float64 { return f.boundBy(k, bearing) }
+// why says what holds a constant, of samples that are called what.
+func (f *fit) why(k int, what string) string {
+	if f.n[k] >= least {
+		return what + " alone do not settle it"
+	}
+	return fmt.Sprintf("%d of %d %s depend on it", f.n[k], len(f.samples), what)
+}
 
 // boundBy returns the errors, in order, of those samples of whose time a constant accounts for a share, and of all
 // samples where there are none.

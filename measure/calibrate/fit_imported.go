@@ -232,19 +232,11 @@ func (b *builder) section(name string, samples []sample, what string, held ...ro
 		b.section(name, samples, what, append(hold, c)...)
 		return
 	}
-	b.put(whole, what)
 	left := newFit(law, thin(halves[0]), start, hold)
 	left.nearest(start)
 	left.samples, left.errors = halves[1], left.errorsOf(left.value, halves[1])
-	for k, c := range keys {
-		if v := b.file.Values[c.String()]; v.N > 0 {
-			v.From = fmt.Sprintf("%d of %d %s", len(whole.samples), len(samples), what)
-			b.file.Values[c.String()] = v
-			if c.Relative() {
-				b.file.HeldOut[c.String()] = residual(left.boundBy(k, 0.5))
-			}
-		}
-	}
+	b.put(whole, fmt.Sprintf("%d of %d %s", len(whole.samples), len(samples), what), left, 0.5)
+	b.keepHeld(whole, what)
 	fitted, r := slices.Sorted(slices.Values(whole.errorsOf(whole.value, samples))), residual(left.errors)
 	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: r.N, Median: r.Median,
 		P90: r.P90}

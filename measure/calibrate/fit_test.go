@@ -207,10 +207,10 @@ func TestHeldOutOfNone(t *testing.T) {
 	k := roofline.Kernel{Format: unit.BF16, Launches: 1, Count: 1, Work: roofline.Work{FLOPs: 0.1 * h200Peak, Acts: h200Bandwidth}}
 	f := &fit{equation: gemmOfH200(t), value: []float64{1, 0.5, 1e-9}, samples: []sample{{time: 2, kernel: k}, {time: 1, kernel: k}}}
 	f.leaveOut()
-	if got := f.heldOut(0); len(got) != 2 || math.Abs(got[1]-1) > 1e-6 {
+	if got := f.boundBy(0, bearing); len(got) != 2 || math.Abs(got[1]-1) > 1e-6 {
 		t.Errorf("%v", got)
 	}
-	if got := f.heldOut(1); len(got) != 2 {
+	if got := f.boundBy(1, bearing); len(got) != 2 {
 		t.Errorf("%v", got)
 	}
 }

@@ -72,6 +72,7 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 		start[i] = v.base.Constants[k]
 	}
 	f, refused := solvePossible(v.equation(keys), samples, start)
+	f.leaveOut()
 	return s.file(g, v, f, refused)
 }
 
@@ -116,42 +117,34 @@ func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit, refused map[rooflin
 	if err != nil {
 		return nil, err
 	}
-	what := fmt.Sprintf("%d points of the server", len(f.samples))
+	base, byDefault := &v.base.Constants, "default of "+s.Engine.Profile().Engine()
+	(&builder{file: file}).put(f, fmt.Sprintf("%d points of the server", len(f.samples)), f, bearing)
 	for i, k := range f.keys {
 		key := k.String()
-		if f.held[i] {
-			why := fmt.Sprintf("%d of %s depend on it", f.n[i], what)
-			if f.n[i] >= least {
-				why = what + " do not settle it"
-			}
-			if x, ok := refused[k]; ok {
-				why = fmt.Sprintf("%s ask for %.4g, which cannot be (want %s)", what, x, k.Info().Quantity.Want())
-			}
-			file.Notes = append(file.Notes, fmt.Sprintf("%s stays at %s: %s", key, valueText(k, v.base.Constants[k]), why))
-			if x, ok := file.Values[key]; ok && x.N == 0 {
-				file.Values[key] = hardware.Value{Value: v.base.Constants[k], From: "default of " + s.Engine.Profile().Engine()}
-			}
+		if !f.held[i] {
 			continue
 		}
-		file.Values[key] = hardware.Value{Value: f.value[i], Uncertainty: f.half[i], N: f.n[i], From: what}
-		delete(file.HeldOut, key)
-		if errs := f.heldOut(i); k.Relative() && len(errs) > 0 {
-			file.HeldOut[key] = residual(errs)
+		why := f.why(i, "points of the server")
+		if x, ok := refused[k]; ok {
+			why = fmt.Sprintf("%d points of the server ask for %.4g, which cannot be (want %s)", len(f.samples), x, k.Info().Quantity.Want())
 		}
-		if dispatch := roofline.HostDispatch; k == roofline.HostLaunch && !slices.Contains(f.keys, dispatch) && v.base.Constants[dispatch] > 0 {
-			file.Values[dispatch.String()] = hardware.Value{Value: v.calls(f.value[i]), From: "default: in proportion to host.launch"}
-		}
-		if k == roofline.GEMMCompute {
-			file.Values["gemm.sustained"] = hardware.Value{Value: v.sustained(f.value[i]), From: "default: in proportion to gemm.compute"}
-			delete(file.HeldOut, "gemm.sustained")
+		file.Notes = append(file.Notes, fmt.Sprintf("%s stays at %s: %s", key, valueText(k, base[k]), why))
+		if x, ok := file.Values[key]; ok && x.N == 0 {
+			file.Values[key] = hardware.Value{Value: base[k], From: byDefault}
 		}
 	}
-	s.completeSchemes(file, &v.base.Constants)
+	for _, t := range tied(f.keys) {
+		if i := slices.Index(f.keys, t.to); !f.held[i] && base[t.constant] > 0 {
+			file.Values[t.constant.String()] = hardware.Value{Value: t.in(base, f.value[i]), From: "default: in proportion to " + t.to.String()}
+			delete(file.HeldOut, t.constant.String())
+		}
+	}
+	s.completeSchemes(file, base, byDefault)
 	return file, nil
 }
 
 // completeSchemes adds the constants of a number format of which others were fitted: a calibration file has all of a format or none.
-func (s *Served) completeSchemes(file *hardware.CalibrationFile, base *roofline.Constants) {
+func (s *Served) completeSchemes(file *hardware.CalibrationFile, base *roofline.Constants, from string) {
 	begun := map[string]bool{}
 	for key := range file.Values {
 		section, _, _ := strings.Cut(key, ".")
@@ -161,7 +154,7 @@ func (s *Served) completeSchemes(file *hardware.CalibrationFile, base *roofline.
 		key := k.String()
 		section, _, _ := strings.Cut(key, ".")
 		if _, has := file.Values[key]; k.OfScheme() && begun[section] && !has {
-			file.Values[key] = hardware.Value{Value: base[k], From: "default of " + s.Engine.Profile().Engine()}
+			file.Values[key] = hardware.Value{Value: base[k], From: from}
 		}
 	}
 }
@@ -221,11 +214,11 @@ func (s *Served) Score(g *hardware.GPU, f *hardware.CalibrationFile) ([]ServedEr
 	var all []ServedError
 	for i := range s.Points {
 		p := &s.Points[i]
-		was, err := v.time(v.base.Constants, p)
+		was, err := v.time(v.base.Constants, p, nil)
 		if err != nil {
 			return nil, err
 		}
-		is, err := v.time(after.Constants, p)
+		is, err := v.time(after.Constants, p, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -46,24 +46,18 @@ func (v *evaluator) predictor(c roofline.Constants) (*analytic.Predictor, error)
 	return p, nil
 }
 
-func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, error) {
+// time is what is predicted of a point with constants, and the derivatives of that if slopes are not nil.
+func (v *evaluator) time(c roofline.Constants, p *ServedPoint, slopes *roofline.Slopes) (unit.Seconds, error) {
 	of, err := v.predictor(c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
+	case p.First:
+		return of.FirstToken(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1}, slopes)
+	case slopes == nil:
+		return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
 	}
-	t, err := p.time(of, nil)
-	return t, err
-}
-
-// time is what is predicted of a point, and the derivatives of that if slopes are not nil.
-func (p *ServedPoint) time(of *analytic.Predictor, slopes *roofline.Slopes) (unit.Seconds, error) {
-	if !p.First {
-		if slopes == nil {
-			return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
-		}
-		return of.StepSlopes(slopes, float64(p.Batch), 1, float64(p.Context), 1), nil
-	}
-	return of.FirstToken(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1}, slopes)
+	return of.StepSlopes(slopes, float64(p.Batch), 1, float64(p.Context), 1), nil
 }
 
 // mostBelowFloor is the share of points that may be faster than the floor because their client was
@@ -179,11 +173,11 @@ func (v *evaluator) separatesCalls() (bool, error) {
 		if !p.First || p.HeldOut {
 			continue
 		}
-		t, err := v.time(v.base.Constants, p)
+		t, err := v.time(v.base.Constants, p, nil)
 		if err != nil {
 			return false, err
 		}
-		slower, err := v.time(slow, p)
+		slower, err := v.time(slow, p, nil)
 		if err != nil {
 			return false, err
 		}
@@ -194,8 +188,25 @@ func (v *evaluator) separatesCalls() (bool, error) {
 	return n >= least, nil
 }
 
-// with are the constants with some set. Products at the power limit are slower than short
-// ones by as much as before, and a call of Python takes as many launches as before where it is none of them.
+// A tie makes a constant follow another in proportion, where no fit has it: products at the power limit are slower than short ones by as
+// much as before, and a call of Python takes as many launches as before.
+type tie struct{ constant, to roofline.Constant }
+
+// tied lists the ties of constants that are none of keys to those that are.
+func tied(keys []roofline.Constant) []tie {
+	all := []tie{{roofline.GEMMSustained, roofline.GEMMCompute}, {roofline.HostDispatch, roofline.HostLaunch}}
+	return slices.DeleteFunc(all, func(t tie) bool { return slices.Contains(keys, t.constant) || !slices.Contains(keys, t.to) })
+}
+
+// in is the constant where the one that it follows has another value than in base.
+func (t *tie) in(base *roofline.Constants, value float64) float64 {
+	if base[t.to] == 0 {
+		return base[t.constant]
+	}
+	return base[t.constant] * value / base[t.to]
+}
+
+// with are the constants with some set.
 func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constants {
 	c := v.base.Constants
 	for i, k := range keys {
@@ -204,61 +215,38 @@ func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constan
 			c[k] = min(p[i], 1)
 		}
 	}
-	c[roofline.GEMMSustained] = v.sustained(c[roofline.GEMMCompute])
-	if !slices.Contains(keys, roofline.HostDispatch) {
-		c[roofline.HostDispatch] = v.calls(c[roofline.HostLaunch])
+	for _, t := range tied(keys) {
+		c[t.constant] = t.in(&v.base.Constants, c[t.to])
 	}
 	return c
 }
 
-// calls is the time of a call of Python where a launch takes another.
-func (v *evaluator) calls(launch float64) float64 {
-	b := &v.base.Constants
-	if b[roofline.HostLaunch] == 0 {
-		return b[roofline.HostDispatch]
-	}
-	return b[roofline.HostDispatch] * launch / b[roofline.HostLaunch]
-}
-
-// sustained is the share of the peak at the power limit where short products reach another.
-func (v *evaluator) sustained(compute float64) float64 {
-	b := &v.base.Constants
-	return b[roofline.GEMMSustained] * compute / b[roofline.GEMMCompute]
-}
-
 // equation is the time of a sample. A fit tries constants that cannot be too: with these it takes for ever. Of what depends on constants
-// that follow from others by with, these account.
+// that are tied to others, these account.
 func (v *evaluator) equation(keys []roofline.Constant) equation {
-	at := func(k roofline.Constant) int { return slices.Index(keys, k) }
-	follow := map[roofline.Constant]int{roofline.GEMMSustained: at(roofline.GEMMCompute)}
-	if at(roofline.HostDispatch) < 0 {
-		follow[roofline.HostDispatch] = at(roofline.HostLaunch)
-	}
+	ties := tied(keys)
 	time := func(p []float64, s *sample, slopes []float64) float64 {
 		clear(slopes)
-		of, err := v.predictor(v.with(keys, p))
-		if err != nil {
-			return 1e6
-		}
 		var all *roofline.Slopes
 		if slopes != nil {
 			all = &roofline.Slopes{}
 		}
-		t, err := s.point.time(of, all)
-		if err != nil {
+		t, err := v.time(v.with(keys, p), s.point, all)
+		switch {
+		case err != nil:
 			return 1e6
+		case slopes == nil:
+			return float64(t)
 		}
 		for i, k := range keys {
-			switch {
-			case slopes == nil:
-			case k == roofline.HostAsync && s.point.First: // the way of a request is no shorter: the two cannot be distinguished
-			case !k.Relative() || p[i] <= 1:
+			// The way of a request is no shorter by HostAsync: the two cannot be distinguished.
+			if way := k == roofline.HostAsync && s.point.First; !way && (!k.Relative() || p[i] <= 1) {
 				slopes[i] = float64(all.By[k])
 			}
 		}
-		for k, i := range follow {
-			if slopes != nil && i >= 0 && slopes[i] > 0 {
-				slopes[i] += float64(all.By[k])
+		for _, tie := range ties {
+			if i := slices.Index(keys, tie.to); slopes[i] > 0 {
+				slopes[i] += float64(all.By[tie.constant])
 			}
 		}
 		return float64(t)
