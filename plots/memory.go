@@ -84,7 +84,7 @@ func memoryUpTo(c *analytic.Case, p *analytic.Predictor, v Variable, least, hi i
 		if err != nil {
 			return curve, err
 		}
-		curve.Points = append(curve.Points, Point{float64(x), e})
+		curve.Points = append(curve.Points, newPoint(x, &e))
 	}
 	return curve, nil
 }
@@ -123,11 +123,11 @@ func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
 // mostThatFits is where the memory is full: the last whole value that fits by
 // interpolation, 0 if none does and infinite if all do.
 func mostThatFits(ps []Point) float64 {
-	if m := &ps[0].Estimate.Memory; !m.Fits() {
+	if m := &ps[0].Memory; !m.Fits() {
 		return 0
 	}
 	for i := 1; i < len(ps); i++ {
-		a, b := &ps[i-1].Estimate.Memory, &ps[i].Estimate.Memory
+		a, b := &ps[i-1].Memory, &ps[i].Memory
 		if !b.Fits() {
 			if b.Short() <= 0 { // The memory suffices, but not so many sequences run at once.
 				return ps[i-1].X
@@ -154,7 +154,7 @@ func (v *memoryView) check() error {
 		return fmt.Errorf("memory: %s: at least two are needed to draw an area", count(len(v.points), "estimate"))
 	}
 	for i, p := range v.points {
-		m := &p.Estimate.Memory
+		m := &p.Memory
 		if !finite(p.X, float64(m.Weights), float64(m.KV), float64(m.State), float64(m.Activations), float64(m.Reserve), float64(m.Total),
 			float64(m.Capacity)) || m.Capacity == 0 {
 			return fmt.Errorf("memory: at %v %v it is %v of %v: both must be finite and the latter above 0", v.variable, p.X, m.Total, m.Capacity)
@@ -171,15 +171,15 @@ func (v *memoryView) check() error {
 
 func (v *memoryView) layOut() {
 	first, last := v.points[0], v.points[len(v.points)-1]
-	top := float64(last.Estimate.Memory.Capacity) * 1.06
+	top := float64(last.Memory.Capacity) * 1.06
 	for _, p := range v.points {
-		top = max(top, float64(p.Estimate.Memory.Total)*1.04)
+		top = max(top, float64(p.Memory.Total)*1.04)
 	}
 	x := values{at: linear(last.X), label: func(x float64) string { return strings.ReplaceAll(si(x, ""), " ", "") }, wide: Width - 70}
 	y := values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
 	v.plot = newPlot(axis{limits{first.X, last.X}, x}, axis{limits{0, top}, y}, v)
 	for _, l := range memoryLayers() {
-		if l.of(&last.Estimate.Memory) > 0 {
+		if l.of(&last.Memory) > 0 {
 			v.keys = append(v.keys, colorKey(l.name, l.ink))
 		}
 	}
@@ -205,7 +205,7 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 		for i := range v.points {
 			x := tx(v.points[i].X)
 			under = append(under, vg.Point{X: x, Y: ty(base[i])})
-			base[i] += float64(l.of(&v.points[i].Estimate.Memory))
+			base[i] += float64(l.of(&v.points[i].Memory))
 			over = append(over, vg.Point{X: x, Y: ty(base[i])})
 		}
 		if area := c.ClipPolygonXY(between(over, under)); len(area) > 2 {
@@ -220,8 +220,8 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	q, least := &placer{bounds: c.Rectangle}, full[0].Y
 	v.marks(&c, q, tx, least)
-	text := "capacity " + v.points[0].Estimate.Memory.Usable.String()
-	if most := v.points[len(v.points)-1].Estimate.Memory.Usable.String(); !strings.HasSuffix(text, " "+most) {
+	text := "capacity " + v.points[0].Memory.Usable.String()
+	if most := v.points[len(v.points)-1].Memory.Usable.String(); !strings.HasSuffix(text, " "+most) {
 		text += " to " + most
 	}
 	style := Bold(TickSize, colors.Alarm())
@@ -231,7 +231,7 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 // capacity is the line of what the engine takes of the memory, with activations beside it: the points at which it bends.
 func (v *memoryView) capacity(tx, ty func(float64) vg.Length) (line []vg.Point) {
 	for i, p := range v.points {
-		y := ty(float64(p.Estimate.Memory.Usable))
+		y := ty(float64(p.Memory.Usable))
 		if n := len(line); n > 1 && line[n-1].Y == y && line[n-2].Y == y {
 			line = line[:n-1]
 		}
@@ -243,14 +243,14 @@ func (v *memoryView) capacity(tx, ty func(float64) vg.Length) (line []vg.Point) 
 // beyond hatches what is used beyond the capacity: strips as wide as a step of the
 // curve, from the capacity up to the total.
 func (v *memoryView) beyond(c *draw.Canvas, tx, ty func(float64) vg.Length) {
-	first := slices.IndexFunc(v.points, func(p Point) bool { return !p.Estimate.Memory.Fits() })
+	first := slices.IndexFunc(v.points, func(p Point) bool { return !p.Memory.Fits() })
 	if first < 0 {
 		return
 	}
 	var total []vg.Point
 	unfit := memoryView{points: v.points[first:]}
 	for _, p := range unfit.points {
-		total = append(total, vg.Point{X: tx(p.X), Y: ty(float64(p.Estimate.Memory.Total))})
+		total = append(total, vg.Point{X: tx(p.X), Y: ty(float64(p.Memory.Total))})
 	}
 	full := unfit.capacity(tx, ty)
 	if first > 0 { // the total meets the capacity before that point
@@ -301,7 +301,7 @@ func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length
 func (v *memoryView) free(c *draw.Canvas, full vg.Length) vg.Length {
 	_, ty := v.plot.Transforms(c)
 	for _, p := range v.points {
-		if top := ty(float64(p.Estimate.Memory.Total)); p.X >= v.here && full-top > 14 {
+		if top := ty(float64(p.Memory.Total)); p.X >= v.here && full-top > 14 {
 			return (top + full) / 2
 		}
 	}

@@ -45,7 +45,7 @@ func TestCapacityRisesWithActivations(t *testing.T) {
 		f, err := Memory(c, ByContext, curve)
 		testkit.Must(t, err)
 		checkLayout(t, f)
-		first, last := &curve.Points[0].Estimate.Memory, &curve.Points[len(curve.Points)-1].Estimate.Memory
+		first, last := &curve.Points[0].Memory, &curve.Points[len(curve.Points)-1].Memory
 		if (last.Usable > first.Usable) != rises {
 			t.Fatalf("%s: %v usable at first, then %v", engine, first.Usable, last.Usable)
 		}

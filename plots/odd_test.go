@@ -117,8 +117,8 @@ func TestOddCurves(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
 	point := func(x float64, s unit.Seconds, total unit.Bytes) Point {
 		p := Point{X: x}
-		p.Estimate.TTFT = analytic.Span{Floor: s, Expected: s, Low: s, High: s}
-		p.Estimate.Memory = analytic.Memory{Weights: total, Total: total, Capacity: 8e9, Usable: 8e9}
+		p.TTFT = analytic.Span{Floor: s, Expected: s, Low: s, High: s}
+		p.Memory = analytic.Memory{Weights: total, Total: total, Capacity: 8e9, Usable: 8e9}
 		return p
 	}
 	for _, q := range []struct {
@@ -189,7 +189,7 @@ func FuzzLatency(f *testing.F) {
 	f.Fuzz(func(t *testing.T, x, x2, s, s2 float64) {
 		points := []Point{{X: x}, {X: x2}}
 		for i, v := range []float64{s, s2} {
-			points[i].Estimate.TTFT = analytic.Span{Expected: unit.Seconds(v), Low: unit.Seconds(v / 2), High: unit.Seconds(v * 2)}
+			points[i].TTFT = analytic.Span{Expected: unit.Seconds(v), Low: unit.Seconds(v / 2), High: unit.Seconds(v * 2)}
 		}
 		if fig, err := Latency("caption", ByBatch, []Curve{{"one", points}, {"two", points[:1]}}); err == nil {
 			checkLayout(t, fig)

@@ -33,10 +33,10 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 	view := &latencyView{variable: v}
 	for _, q := range []struct {
 		title string
-		of    func(*analytic.Estimate) analytic.Span
+		of    func(*Point) analytic.Span
 	}{
-		{"TTFT: time to the first token", func(e *analytic.Estimate) analytic.Span { return e.TTFT }},
-		{"TPOT: time per output token", func(e *analytic.Estimate) analytic.Span { return e.TPOT }},
+		{"TTFT: time to the first token", func(p *Point) analytic.Span { return p.TTFT }},
+		{"TPOT: time per output token", func(p *Point) analytic.Span { return p.TPOT }},
 	} {
 		if p := newLatencyPanel(curves, q.title, q.of); p != nil {
 			view.panels = append(view.panels, p)
@@ -56,7 +56,7 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 
 func checkCurve(c *Curve, v Variable) error {
 	for i, p := range c.Points {
-		for _, s := range []analytic.Span{p.Estimate.TTFT, p.Estimate.TPOT} {
+		for _, s := range []analytic.Span{p.TTFT, p.TPOT} {
 			if !finite(float64(s.Floor), float64(s.Expected), float64(s.Low), float64(s.High)) {
 				return fmt.Errorf("sweep: %s at %v %v has a time of %v (%v to %v): it must be finite and not negative", c.Name, v, p.X, s.Expected,
 					s.Low, s.High)
@@ -89,7 +89,7 @@ type latencyPanel struct {
 const panelHeight = 2.35 * vg.Inch
 
 // newLatencyPanel chooses the axes; it is nil if no point can be shown.
-func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
+func newLatencyPanel(curves []Curve, title string, of func(*Point) analytic.Span) *latencyPanel {
 	l := &latencyPanel{title: title}
 	var x, y limits
 	var at []float64
@@ -97,11 +97,11 @@ func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) a
 		var line []sample
 		for i := range c.Points {
 			p := &c.Points[i]
-			s := of(&p.Estimate)
+			s := of(p)
 			if !shown(float64(s.Expected)) {
 				continue // one generated token has no TPOT
 			}
-			line = append(line, sample{p.X, s, p.Estimate.Memory.Fits()})
+			line = append(line, sample{p.X, s, p.Memory.Fits()})
 			x.take(p.X)
 			y.take(float64(s.Expected), float64(s.Low), float64(s.High), float64(s.Floor))
 			at = append(at, p.X)

@@ -46,11 +46,14 @@ func (v Variable) Set(c analytic.Case, x int) analytic.Case {
 	return c
 }
 
-// A Point is one estimate of a sweep.
+// A Point is what charts show of one estimate of a sweep.
 type Point struct {
-	X        float64
-	Estimate analytic.Estimate
+	X          float64
+	TTFT, TPOT analytic.Span
+	Memory     analytic.Memory
 }
+
+func newPoint(x int, e *analytic.Estimate) Point { return Point{float64(x), e.TTFT, e.TPOT, e.Memory} }
 
 // A Curve is the estimates of one GPU, model or setting over a variable.
 type Curve struct {
@@ -67,7 +70,7 @@ func Sweep(c *analytic.Case, v Variable, values []int, name string) (Curve, erro
 		if err != nil {
 			return curve, fmt.Errorf("%s at %v %d: %w", name, v, x, err)
 		}
-		curve.Points = append(curve.Points, Point{float64(x), e})
+		curve.Points = append(curve.Points, newPoint(x, &e))
 	}
 	return curve, nil
 }

@@ -62,20 +62,12 @@ func (f *follower) clear() {
 	}
 }
 
-// A pace is how long the parts of something have taken so far.
-type pace struct {
-	spent time.Duration
-	parts int
-}
-
-func (p *pace) add(parts int, took time.Duration) { p.parts, p.spent = p.parts+parts, p.spent+took }
-
-// left is how long so many further parts will take, "" where nothing is known.
-func (p *pace) left(parts int) string {
-	if p.parts == 0 || parts <= 0 {
+// timeLeft is how long so many further parts will take where some took so long, "" where nothing is known.
+func timeLeft(spent time.Duration, parts, further int) string {
+	if parts == 0 || further <= 0 {
 		return ""
 	}
-	all := time.Duration(float64(p.spent) / float64(p.parts) * float64(parts))
+	all := time.Duration(float64(spent) / float64(parts) * float64(further))
 	return fmt.Sprintf("%v left", all.Round(time.Second))
 }
 
@@ -94,8 +86,8 @@ func (f *follower) counted(what string) (part func(done, of int), end func()) {
 			return
 		}
 		drawn = time.Now()
-		p, full := pace{time.Since(begun), done}, barLength*done/max(of, 1)
+		full := barLength * done / max(of, 1)
 		bar := strings.Repeat("#", full) + strings.Repeat(".", barLength-full)
-		f.progress(strings.TrimSuffix(fmt.Sprintf("%s [%s] %d/%d %s", what, bar, done, of, p.left(of-done)), " "))
+		f.progress(strings.TrimSuffix(fmt.Sprintf("%s [%s] %d/%d %s", what, bar, done, of, timeLeft(time.Since(begun), done, of-done)), " "))
 	}, func() { f.progress("") }
 }

@@ -6,18 +6,15 @@ import (
 	"time"
 )
 
-// TestPace checks that the time left is that of the parts so far.
-func TestPace(t *testing.T) {
-	var p pace
-	if got := p.left(3); got != "" {
+// TestTimeLeft checks that the time left is that of the parts so far.
+func TestTimeLeft(t *testing.T) {
+	if got := timeLeft(0, 0, 3); got != "" {
 		t.Errorf("of nothing: %q", got)
 	}
-	p.add(1, 2*time.Second)
-	p.add(1, 4*time.Second)
-	if got := p.left(10); got != "30s left" {
+	if got := timeLeft(6*time.Second, 2, 10); got != "30s left" {
 		t.Errorf("10 parts of 3 s: %q", got)
 	}
-	if got := p.left(0); got != "" {
+	if got := timeLeft(6*time.Second, 2, 0); got != "" {
 		t.Errorf("at the end: %q", got)
 	}
 }

@@ -147,7 +147,8 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 type notifier struct {
 	app   *app
 	begun time.Time // begin of the trial that runs
-	pace  pace
+	spent time.Duration
+	ended int // trials that took so long
 }
 
 // Logf writes a line on standard error.
@@ -164,8 +165,8 @@ func (n *notifier) Notify(e experiment.Event) {
 	case experiment.Started:
 		n.begun = time.Now()
 	case experiment.Done, experiment.Failed:
-		n.pace.add(1, time.Since(n.begun))
-		if text := n.pace.left(e.Of - e.At); text != "" {
+		n.spent, n.ended = n.spent+time.Since(n.begun), n.ended+1
+		if text := timeLeft(n.spent, n.ended, e.Of-e.At); text != "" {
 			left = ", " + text
 		}
 	}

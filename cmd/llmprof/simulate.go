@@ -91,8 +91,9 @@ func (s *simulation) loadFlags(f *pflag.FlagSet) {
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
 	settings.Choice(f, &s.unit, "trace-unit", "", "`unit` of the trace's times: %s (default: what the trace says)", "s", "ms", "us", "ns")
 	f.IntVar(&s.block, "trace-block", 0, "`tokens` that a hash of the trace is of (default: what the trace says)")
-	f.Var(settings.PromptFlag(&s.prompt, traceLengths), "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
-	f.Var(settings.AnswerFlag(&s.gen, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
+	f.Var(settings.LengthsFlag(&s.prompt, false, traceLengths), "prompt-len",
+		"`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(settings.LengthsFlag(&s.gen, true, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
 	settings.Choice(f, &s.arrival, "arrival", "poisson", "`arrivals` at a rate: %s", "poisson", "gamma", "constant", "ramp")
 	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
 	f.Float64Var(&s.from, "ramp-from", 0, "`requests` a second at which a ramp to --rate begins")

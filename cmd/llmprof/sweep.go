@@ -55,7 +55,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	f := cmd.Flags()
 	settings.Flags(&deployment.Request{}).VisitAll(func(e *pflag.Flag) {
 		o.lists[e.Name] = new(string)
-		f.VarP(&gridList{text: o.lists[e.Name], more: e.NoOptDefVal == ""}, e.Name, e.Shorthand, listUsage(e))
+		f.VarP(listFlag(o.lists[e.Name], e.NoOptDefVal != ""), e.Name, e.Shorthand, listUsage(e))
 		if e.NoOptDefVal != "" {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
 		}
@@ -296,27 +296,14 @@ func (a *app) saySummary(s *sweep.Summary, keep bool) {
 	}
 }
 
-// A gridList is a flag of values with commas between. Given again it has more of them, but for a switch.
-type gridList struct {
-	text  *string
-	more  bool
-	given bool
-}
-
-func (l *gridList) String() string {
-	if l.text == nil {
-		return ""
-	}
-	return *l.text
-}
-
-// Type lets help and errors treat the flag as a text.
-func (l *gridList) Type() string { return "string" }
-
-func (l *gridList) Set(s string) error {
-	if l.given && l.more {
-		s = *l.text + "," + s
-	}
-	*l.text, l.given = s, true
-	return nil
+// listFlag is a flag of values with commas between. Given again it has more of them, unless it is a switch.
+func listFlag(text *string, isSwitch bool) pflag.Value {
+	given := false
+	return settings.OwnText(func() string { return *text }, func(s string) error {
+		if given && !isSwitch {
+			s = *text + "," + s
+		}
+		*text, given = s, true
+		return nil
+	})
 }

@@ -150,15 +150,14 @@ func (p *gridPicture) add(r *sweep.Row) {
 	if text, ok := other(r, p.over); ok {
 		x = settings.Limit(p.over, text)
 	}
-	var e analytic.Estimate
-	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow),
-		High: unit.Seconds(r.TTFTHigh)}
-	e.TPOT = analytic.Span{Floor: unit.Seconds(r.TPOTFloor), Expected: unit.Seconds(r.TPOT), Low: unit.Seconds(r.TPOTLow),
-		High: unit.Seconds(r.TPOTHigh)}
-	if e.Memory.Total = unit.Bytes(r.Total); r.Fits {
-		e.Memory.Usable = e.Memory.Total
+	span := func(floor, expected, low, high float64) analytic.Span {
+		return analytic.Span{Floor: unit.Seconds(floor), Expected: unit.Seconds(expected), Low: unit.Seconds(low), High: unit.Seconds(high)}
 	}
-	p.curves[i].Points = append(p.curves[i].Points, plots.Point{X: x, Estimate: e})
+	point := plots.Point{X: x, TTFT: span(r.TTFTFloor, r.TTFT, r.TTFTLow, r.TTFTHigh), TPOT: span(r.TPOTFloor, r.TPOT, r.TPOTLow, r.TPOTHigh)}
+	if point.Memory.Total = unit.Bytes(r.Total); r.Fits {
+		point.Memory.Usable = point.Memory.Total
+	}
+	p.curves[i].Points = append(p.curves[i].Points, point)
 }
 
 // other is the value of a flag that has no column of its own.

@@ -281,7 +281,7 @@ func TestSweepPicture(t *testing.T) {
 	}
 	for _, fits := range []bool{true, false} {
 		p.add(&sweep.Row{Setting: sweep.Setting{TP: 1}, Figures: sweep.Figures{Fits: fits, Total: 5}})
-		if points := p.curves[0].Points; points[len(points)-1].Estimate.Memory.Fits() != fits {
+		if points := p.curves[0].Points; points[len(points)-1].Memory.Fits() != fits {
 			t.Errorf("a point that fits (%v) is drawn otherwise", fits)
 		}
 	}

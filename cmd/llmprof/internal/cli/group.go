@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/count"
+	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/internal/printable"
 	"llmprof/plots/render"
 )
@@ -168,7 +168,7 @@ func install(cmd *cobra.Command, version string) {
 		return pflag.ErrHelp // ends the reading of the flags as --help does
 	})
 	f.Lookup(helpAllFlag).Hidden = true
-	f.VisitAll(count.Lenient)
+	f.VisitAll(settings.Lenient)
 	for _, c := range cmd.Commands() {
 		install(c, version)
 	}

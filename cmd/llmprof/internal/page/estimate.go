@@ -1,11 +1,12 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -13,7 +14,6 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
 	"llmprof/plots"
-	"llmprof/plots/render"
 )
 
 // question reads the flags of "llmprof estimate".
@@ -79,24 +79,13 @@ func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
 	return &Answer{Data: &Estimate{ans.Figures(), ans.Words(), graph}}, err
 }
 
-// json is "llmprof estimate --format json".
-func (p *Page) json(ctx context.Context, r *Request) (*Answer, error) {
+// text is "llmprof estimate" in a form that write writes.
+func (p *Page) text(ctx context.Context, r *Request, write func(io.Writer, *view.Estimate) error) (*Answer, error) {
 	ans, err := p.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	err = render.JSON(&b, ans.Document())
-	return &Answer{Text: b.String()}, err
-}
-
-// csv is "llmprof estimate --format csv".
-func (p *Page) csv(ctx context.Context, r *Request) (*Answer, error) {
-	ans, err := p.asked(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	err = render.CSV(&b, ans.Table())
+	var b strings.Builder
+	err = write(&b, ans)
 	return &Answer{Text: b.String()}, err
 }

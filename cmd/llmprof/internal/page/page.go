@@ -9,14 +9,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/deployment"
 	"llmprof/models"
+	"llmprof/plots/render"
 	"llmprof/unit"
 )
 
@@ -170,9 +173,9 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 	case "under":
 		return p.under(ctx, &r)
 	case "json":
-		return p.json(ctx, &r)
+		return p.text(ctx, &r, func(w io.Writer, e *view.Estimate) error { return render.JSON(w, e.Document()) })
 	case "csv":
-		return p.csv(ctx, &r)
+		return p.text(ctx, &r, func(w io.Writer, e *view.Estimate) error { return render.CSV(w, e.Table()) })
 	case "sweep":
 		return p.sweep(ctx, &r)
 	case "load":

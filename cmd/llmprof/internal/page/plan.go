@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/settings"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plan"
@@ -18,7 +17,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	o := &plan.Asked{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
 	settings.Planned(f, o, nil)
-	f.VisitAll(count.Lenient)
+	f.VisitAll(settings.Lenient)
 	if err := set(f, r.Flags); err != nil {
 		return nil, err
 	}

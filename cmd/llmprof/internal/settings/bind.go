@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/deployment"
 	"llmprof/internal/spelling"
 	"llmprof/serving"
@@ -69,37 +68,22 @@ func Words(f *pflag.FlagSet, name string, words ...string) {
 	_ = f.SetAnnotation(name, Completed, words)
 }
 
-// Choice adds a flag that takes one of some words, which its help lists in place of %s.
+// Choice adds a flag that takes one of some words, in any case of their letters, which its help lists in place of %s. An empty text, which
+// few flags may be given, is refused with those of other flags.
 func Choice(f *pflag.FlagSet, to *string, name, value, usage string, words ...string) {
 	*to = value
-	f.Var(&choice{to, words}, name, strings.Replace(usage, "%s", listed(words), 1))
+	f.Var(OwnText(func() string { return *to }, func(text string) error {
+		*to = strings.ToLower(text)
+		if text == "" || slices.Contains(words, *to) {
+			return nil
+		}
+		if near := spelling.Near(text, words); len(near) > 0 {
+			return fmt.Errorf("want %s; did you mean %q?", listed(words), near[0])
+		}
+		return errors.New("want " + listed(words))
+	}), name, strings.Replace(usage, "%s", listed(words), 1))
 	Words(f, name, words...)
 }
-
-// A choice is the value of a flag that takes one of some words, in any case of their letters. An empty text, which few flags may be given,
-// is refused with those of other flags.
-type choice struct {
-	to    *string
-	words []string
-}
-
-// String is the word.
-func (c *choice) String() string { return *c.to }
-
-// Set takes the word, or says which there are.
-func (c *choice) Set(text string) error {
-	*c.to = strings.ToLower(text)
-	if text == "" || slices.Contains(c.words, *c.to) {
-		return nil
-	}
-	if near := spelling.Near(text, c.words); len(near) > 0 {
-		return fmt.Errorf("want %s; did you mean %q?", listed(c.words), near[0])
-	}
-	return errors.New("want " + listed(c.words))
-}
-
-// Type lets help and errors treat the flag as a text.
-func (c *choice) Type() string { return "string" }
 
 func listed(words []string) string {
 	last := len(words) - 1
@@ -318,7 +302,7 @@ func Read(to reflect.Value, text string) (err error) {
 	case *bool:
 		*p, err = strconv.ParseBool(text)
 	case *int:
-		*p, err = count.Parse(text)
+		*p, err = count(text)
 	case *float64:
 		*p, err = strconv.ParseFloat(text, 64)
 	case *uint64:
@@ -333,7 +317,7 @@ func Read(to reflect.Value, text string) (err error) {
 	case *[]int:
 		for part := range strings.SplitSeq(text, ",") {
 			var n int
-			if n, err = count.Parse(part); err != nil {
+			if n, err = count(part); err != nil {
 				return err
 			}
 			*p = append(*p, n)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/deployment"
 	"llmprof/plan/sweep"
 )
@@ -61,7 +60,7 @@ func (f *Field) values(list string, given bool) (all []sweep.Value, err error) {
 	case Alone(f.Key):
 	case t.Kind() == reflect.Int || number:
 		texts, err = sweep.Range(list, func(s string) (int, error) {
-			n, err := count.Parse(s)
+			n, err := count(s)
 			if err == nil && given && n < least(f.Key) {
 				err = fmt.Errorf("want at least %d", least(f.Key))
 			}

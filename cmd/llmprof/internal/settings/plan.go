@@ -17,9 +17,9 @@ func Planned(f *pflag.FlagSet, o *plan.Asked, read TraceReader) {
 	Bind(f, o, "Plan")
 	Words(f, "engines", engine.Names()...)
 	o.Prompt, o.Answer = new(serving.Fixed(1024)), new(serving.Fixed(128))
-	f.Lookup("in").Value, f.Lookup("out").Value = PromptFlag(o.Prompt, read), AnswerFlag(o.Answer, read)
-	f.Var(PromptFlag(o.Prompt, read), "prompt-len", "`tokens` of prompts: as --in")
-	f.Var(AnswerFlag(o.Answer, read), "gen-len", "`tokens` of answers: as --in")
+	f.Lookup("in").Value, f.Lookup("out").Value = LengthsFlag(o.Prompt, false, read), LengthsFlag(o.Answer, true, read)
+	f.Var(LengthsFlag(o.Prompt, false, read), "prompt-len", "`tokens` of prompts: as --in")
+	f.Var(LengthsFlag(o.Answer, true, read), "gen-len", "`tokens` of answers: as --in")
 }
 
 // estimateOrder is the order in which the flags of a deployment are written.

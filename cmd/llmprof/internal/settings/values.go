@@ -16,12 +16,16 @@ import (
 
 // An own is a flag that is read and shown in a way of its own.
 type own struct {
-	text func() string // "" if it is not given
+	kind string // of the value, as package pflag names it
+	text func() string
 	set  func(string) error
 }
 
 // Own is the value of a flag that text shows, "" if it is not given, and set reads.
-func Own(text func() string, set func(string) error) pflag.Value { return own{text, set} }
+func Own(text func() string, set func(string) error) pflag.Value { return own{"value", text, set} }
+
+// OwnText is the same value for a flag that help and errors treat as a text.
+func OwnText(text func() string, set func(string) error) pflag.Value { return own{"string", text, set} }
 
 // String is the value as it is given.
 func (v own) String() string { return v.text() }
@@ -29,8 +33,33 @@ func (v own) String() string { return v.text() }
 // Set reads the value.
 func (v own) Set(s string) error { return v.set(s) }
 
-// Type tells it from the values of package pflag.
-func (v own) Type() string { return "value" }
+// Type is the kind of the value.
+func (v own) Type() string { return v.kind }
+
+// Lenient lets a flag of whole numbers, or of several with commas between, be written as people write them: 4096, 4k, 4K or 1e3.
+func Lenient(f *pflag.Flag) {
+	given := f.Value
+	if given.Type() != "int" && given.Type() != "intSlice" {
+		return
+	}
+	f.Value = own{given.Type(), given.String, func(s string) error {
+		parts := []string{s}
+		if given.Type() == "intSlice" {
+			parts = strings.Split(s, ",")
+		}
+		for i, part := range parts {
+			v, err := count(part)
+			if err != nil {
+				return err
+			}
+			parts[i] = strconv.Itoa(v)
+		}
+		return given.Set(strings.Join(parts, ","))
+	}}
+}
+
+// count reads a whole number as people write it.
+func count(s string) (int, error) { return unit.ParseCount(strings.TrimSpace(s)) }
 
 // TimeFlag reads a time as people write it, as "120", "500ms" or "2m": a bare number is of seconds.
 func TimeFlag(to *unit.Seconds) pflag.Value {
@@ -109,42 +138,9 @@ func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 // A TraceReader gives the lengths of the prompts and of the answers of a recorded trace.
 type TraceReader func(file string) (prompt, gen serving.Lengths, err error)
 
-// PromptFlag reads the tokens of prompts: "1024", "512..2048", "lognormal:1024,0.8" or "trace:FILE". Read is nil
+// LengthsFlag reads the tokens of prompts, or of answers: "1024", "512..2048", "lognormal:1024,0.8" or "trace:FILE". Read is nil
 // where no traces are read.
-func PromptFlag(to *serving.Lengths, read TraceReader) pflag.Value {
-	return lengthsFlag(to, read, func(prompt, _ serving.Lengths) serving.Lengths { return prompt })
-}
-
-// AnswerFlag reads the tokens of answers as PromptFlag does those of prompts.
-func AnswerFlag(to *serving.Lengths, read TraceReader) pflag.Value {
-	return lengthsFlag(to, read, func(_, gen serving.Lengths) serving.Lengths { return gen })
-}
-
-// UnevenLengths lets the flags of a request's lengths take distributions too, whose mean is the number of tokens then: under a load the
-// lengths of requests may differ.
-func UnevenLengths(f *pflag.FlagSet, q *deployment.Request, read TraceReader) {
-	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
-	prompt.Value = unevenFlag(prompt.Value, &q.Prompts, PromptFlag, read)
-	gen.Value = unevenFlag(gen.Value, &q.Answers, AnswerFlag, read)
-}
-
-func unevenFlag(number pflag.Value, lengths **serving.Lengths, drawn func(*serving.Lengths, TraceReader) pflag.Value,
-	read TraceReader) pflag.Value {
-	return Own(number.String, func(text string) error {
-		if !strings.Contains(text, "..") && !strings.ContainsAny(text, ":=") {
-			*lengths = nil
-			return number.Set(text)
-		}
-		l := &serving.Lengths{}
-		if err := drawn(l, read).Set(text); err != nil {
-			return err
-		}
-		*lengths = l
-		return number.Set(strconv.Itoa(int(math.Round(l.MeanLength()))))
-	})
-}
-
-func lengthsFlag(to *serving.Lengths, read TraceReader, pick func(prompt, gen serving.Lengths) serving.Lengths) pflag.Value {
+func LengthsFlag(to *serving.Lengths, answers bool, read TraceReader) pflag.Value {
 	return Own(func() string {
 		if to.Kind == "" {
 			return ""
@@ -162,10 +158,36 @@ func lengthsFlag(to *serving.Lengths, read TraceReader, pick func(prompt, gen se
 		if read == nil {
 			return fmt.Errorf("%.60q: no trace can be read here", text)
 		}
-		prompt, gen, err := read(file)
+		lengths, gen, err := read(file)
+		if answers {
+			lengths = gen
+		}
 		if err == nil {
-			*to = pick(prompt, gen)
+			*to = lengths
 		}
 		return err
+	})
+}
+
+// UnevenLengths lets the flags of a request's lengths take distributions too, whose mean is the number of tokens then: under a load the
+// lengths of requests may differ.
+func UnevenLengths(f *pflag.FlagSet, q *deployment.Request, read TraceReader) {
+	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
+	prompt.Value = unevenFlag(prompt.Value, &q.Prompts, false, read)
+	gen.Value = unevenFlag(gen.Value, &q.Answers, true, read)
+}
+
+func unevenFlag(number pflag.Value, lengths **serving.Lengths, answers bool, read TraceReader) pflag.Value {
+	return Own(number.String, func(text string) error {
+		if !strings.Contains(text, "..") && !strings.ContainsAny(text, ":=") {
+			*lengths = nil
+			return number.Set(text)
+		}
+		l := &serving.Lengths{}
+		if err := LengthsFlag(l, answers, read).Set(text); err != nil {
+			return err
+		}
+		*lengths = l
+		return number.Set(strconv.Itoa(int(math.Round(l.MeanLength()))))
 	})
 }
