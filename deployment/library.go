@@ -25,23 +25,57 @@ type Library struct {
 	userTable bool              // GPUs of the configuration folder count
 	other     func(table *models.Table, name string, lenient bool) (*models.Model, error)
 
-	reading sync.Mutex // guards what is of models
-	table   *models.Table
-	models  map[modelKey]*models.Model
-	mixed   map[string]*models.Model // the last model that was quantized, by the mix
-	mixedOf *models.Model
+	table    *models.Table // is guarded by the lock of models
+	models   memo[modelKey, *models.Model]
+	mixed    memo[mixedKey, *models.Model] // of the last model that was quantized
+	mixedOf  *models.Model
+	tables   memo[string, *hardware.Table]
+	gpus     memo[[2]string, *hardware.GPU]
+	files    memo[string, *Calibrations]
+	machines memo[machineKey, *analytic.Machine]
+}
 
-	mu       sync.Mutex // guards what is of GPUs
-	tables   map[string]*hardware.Table
-	gpus     map[[2]string]*hardware.GPU
-	files    map[string]*Calibrations
-	machines map[machineKey]*analytic.Machine
+// A memo keeps what was made, by its key. An error is not kept.
+type memo[K comparable, V any] struct {
+	mu  sync.Mutex
+	all map[K]V
+}
+
+// has reports whether something was made.
+func (m *memo[K, V]) has(key K) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.all[key]
+	return ok
+}
+
+// once finds what was made before by its key, or makes it.
+func (m *memo[K, V]) once(key K, create func() (V, error)) (V, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v, ok := m.all[key]; ok {
+		return v, nil
+	}
+	v, err := create()
+	if err == nil && m.all == nil {
+		m.all = map[K]V{}
+	}
+	if err == nil {
+		m.all[key] = v
+	}
+	return v, err
 }
 
 // A modelKey is a model as it is asked for.
 type modelKey struct {
 	name             string
 	offline, lenient bool
+}
+
+// A mixedKey is a model with the mix of formats that it is quantized by.
+type mixedKey struct {
+	model *models.Model
+	mix   string
 }
 
 // A machineKey is a GPU with its engine as they are asked for.
@@ -61,10 +95,7 @@ func Open(env func(string) string) *Library {
 
 // Within is a library of what is built in. Other finds models of other names; nil refuses them.
 func Within(other func(table *models.Table, name string, lenient bool) (*models.Model, error)) *Library {
-	return &Library{
-		other: other, models: map[modelKey]*models.Model{}, tables: map[string]*hardware.Table{}, gpus: map[[2]string]*hardware.GPU{},
-		files: map[string]*Calibrations{}, machines: map[machineKey]*analytic.Machine{},
-	}
+	return &Library{other: other}
 }
 
 // BuiltInModels is the table of models that comes with the program.
@@ -81,49 +112,27 @@ func built[T any](table T, err error) T {
 	return table
 }
 
-// once finds what was made before by its key, or makes it. An error is not kept.
-func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V, error) {
-	if v, ok := all[key]; ok {
-		return v, nil
-	}
-	v, err := create()
-	if err == nil {
-		all[key] = v
-	}
-	return v, err
-}
-
 // Model reads the model that a name stands for. Lenient notes what of a config.json is not understood, instead of refusing it.
 func (l *Library) Model(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
-	l.reading.Lock()
-	defer l.reading.Unlock()
-	return once(l.models, modelKey{name, offline, lenient}, func() (*models.Model, error) { return l.read(ctx, name, offline, lenient) })
-}
-
-func (l *Library) read(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
-	if l.table == nil {
-		l.table = BuiltInModels()
-	}
-	switch {
-	case l.hub != nil:
-		hub := l.hub()
-		hub.Offline = hub.Offline || offline
-		return models.Resolver{Table: l.table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
-	case l.other != nil:
-		return l.other(l.table, name, lenient)
-	}
-	return l.table.Model(name)
+	return l.models.once(modelKey{name, offline, lenient}, func() (*models.Model, error) {
+		if l.table == nil {
+			l.table = BuiltInModels()
+		}
+		switch {
+		case l.hub != nil:
+			hub := l.hub()
+			hub.Offline = hub.Offline || offline
+			return models.Resolver{Table: l.table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
+		case l.other != nil:
+			return l.other(l.table, name, lenient)
+		}
+		return l.table.Model(name)
+	})
 }
 
 // GPUs is the built-in table overlaid with that of a file, if one is named, or else with the user's own, if there is one.
 func (l *Library) GPUs(file string) (*hardware.Table, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.gpuTable(file)
-}
-
-func (l *Library) gpuTable(file string) (*hardware.Table, error) {
-	return once(l.tables, file, func() (*hardware.Table, error) {
+	return l.tables.once(file, func() (*hardware.Table, error) {
 		t := BuiltInGPUs()
 		switch {
 		case file != "":
@@ -143,14 +152,12 @@ func (l *Library) gpuTable(file string) (*hardware.Table, error) {
 
 // GPU looks a GPU up in that table.
 func (l *Library) GPU(name, file string) (*hardware.GPU, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return once(l.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
-		if file == "" && l.tables[file] == nil && (!l.userTable || !userFileExists()) {
+	return l.gpus.once([2]string{name, file}, func() (*hardware.GPU, error) {
+		if file == "" && !l.tables.has(file) && (!l.userTable || !userFileExists()) {
 			g, err := hardware.Find(llmprof.HardwareTOML, name)
 			return &g, err
 		}
-		t, err := l.gpuTable(file)
+		t, err := l.GPUs(file)
 		if err != nil {
 			return nil, err
 		}
@@ -181,32 +188,24 @@ func userFile() (string, error) {
 
 // Constants reads calibrations: that of a file, if one is named, and those that come with the program.
 func (l *Library) Constants(file string) (*Calibrations, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.constants(file)
-}
-
-func (l *Library) constants(file string) (*Calibrations, error) {
-	return once(l.files, file, func() (*Calibrations, error) { return NewCalibrations(file) })
+	return l.files.once(file, func() (*Calibrations, error) { return NewCalibrations(file) })
 }
 
 // quantize is models.Quantize, which takes longest of all that is prepared for a model.
 func (l *Library) quantize(m *models.Model, mix string) (*models.Model, error) {
-	l.reading.Lock()
-	defer l.reading.Unlock()
+	l.mixed.mu.Lock()
 	if l.mixedOf != m {
-		l.mixed, l.mixedOf = map[string]*models.Model{}, m
+		l.mixed.all, l.mixedOf = nil, m
 	}
-	return once(l.mixed, mix, func() (*models.Model, error) { return models.Quantize(m, mix) })
+	l.mixed.mu.Unlock()
+	return l.mixed.once(mixedKey{m, mix}, func() (*models.Model, error) { return models.Quantize(m, mix) })
 }
 
 // machine is a GPU with an engine as a request asks for them.
 func (l *Library) machine(q *Request, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	key := machineKey{q.GPU, q.Hardware, e.Profile().Name, q.Calibration, g.Links, fmt.Sprint(g.Host), q.graphs()}
-	return once(l.machines, key, func() (*analytic.Machine, error) {
-		files, err := l.constants(q.Calibration)
+	return l.machines.once(key, func() (*analytic.Machine, error) {
+		files, err := l.Constants(q.Calibration)
 		if err != nil {
 			return nil, err
 		}
@@ -274,14 +273,13 @@ const noCalibration = "default"
 type Calibrations struct {
 	none  bool                      // the generation's defaults are asked for
 	named *hardware.CalibrationFile // nil if none was
-	mu    sync.Mutex
-	found map[string]*hardware.CalibrationFile
+	found memo[string, *hardware.CalibrationFile]
 	used  bool // named was
 }
 
 // NewCalibrations reads the file that was named, if one was.
 func NewCalibrations(file string) (*Calibrations, error) {
-	c := &Calibrations{none: file == noCalibration, found: map[string]*hardware.CalibrationFile{}}
+	c := &Calibrations{none: file == noCalibration}
 	if file == "" || c.none {
 		return c, nil
 	}
@@ -295,9 +293,7 @@ func (c *Calibrations) Of(g *hardware.GPU, engine string) (*hardware.Calibration
 	if c.none {
 		return nil, nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return once(c.found, g.Key+"\x00"+engine, func() (*hardware.CalibrationFile, error) {
+	return c.found.once(g.Key+"\x00"+engine, func() (*hardware.CalibrationFile, error) {
 		return hardware.BuiltIn(llmprof.Calibrations, g, engine)
 	})
 }

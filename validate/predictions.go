@@ -179,11 +179,11 @@ func (p *Predictions) Hold(rows []Row) error {
 
 // A Kept says in which file predictions are.
 type Kept struct {
-	File    string
-	SHA256  string
-	Written time.Time
-	Earlier bool // The file was there, with the same predictions.
-	Others  int  // files of other predictions beside it
+	File    string    `json:"predictions_file"`                           // of the form llmprof.predictions/v1
+	SHA256  string    `json:"sha256" jsonschema:"pattern=^[0-9a-f]{64}$"` // of its content, and in its name
+	Written time.Time `json:"written"`
+	Earlier bool      `json:"earlier"`           // the file was there, with the same predictions
+	Others  int       `json:"other_predictions"` // files of other predictions in the folder
 }
 
 // Keep writes the predictions to a file of their own in a folder, whole or not at

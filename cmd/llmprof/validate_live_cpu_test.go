@@ -137,7 +137,7 @@ func TestLiveOnProcessor(t *testing.T) {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
 	j := liveOf(t, ran{stdout: string(text)})
-	if l := j.Live; l.Points != 2 || l.Kept != 1 || l.Measured != 1 || !l.Earlier || l.File != predictions[0] || l.Older != 0 ||
+	if l := j.Live; l.Points != 2 || l.Done != 1 || l.Measured != 1 || !l.Earlier || l.File != predictions[0] || l.Older != 0 ||
 		l.GPU != "my-cpu" || len(j.Rows) != 6 {
 		t.Errorf("%+v, %d rows", l, len(j.Rows))
 	}

@@ -175,7 +175,7 @@ func TestLiveAfterRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := m.tryLive(t, "--grid", grid, "--results", dir, "--format", "json")
-	if l := liveOf(t, got).Live; got.code != 0 || l.Kept != 1 || l.Measured != 1 || m.calls != 1 {
+	if l := liveOf(t, got).Live; got.code != 0 || l.Done != 1 || l.Measured != 1 || m.calls != 1 {
 		t.Errorf("%+v, %d calls: %s", l, m.calls, got.stderr)
 	}
 }
@@ -200,7 +200,7 @@ func TestLiveOtherPredictions(t *testing.T) {
 	if got.code != 0 || !strings.Contains(got.stderr, "differ from those of 1 files beside it") {
 		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
-	if l := liveOf(t, got).Live; l.Others != 1 || l.Earlier || l.Kept != 2 || l.Measured != 1 || l.Older != 3 {
+	if l := liveOf(t, got).Live; l.Others != 1 || l.Earlier || l.Done != 2 || l.Measured != 1 || l.Older != 3 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -364,7 +364,7 @@ func TestLiveKeepsWhatIsFitted(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
 		t.Fatalf("exit %d: %s: %v", got.code, got.stderr, err)
 	}
-	if c.Live.Kept == 0 {
+	if c.Live.Done == 0 {
 		t.Fatalf("nothing was kept: %+v", c.Live)
 	}
 	for _, r := range c.Rows {

@@ -56,18 +56,12 @@ func experimentTable(r *aggregate.Report) render.Table {
 		{Title: "energy", Unit: "J"}, {Title: "J/out token"}, {Title: "FLOP/s", Drop: 1}, {Title: "warnings", Drop: 2},
 	}}
 	for _, e := range r.Experiments {
-		t.Add(e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
+		t.Add(e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), Cell(of(e.Latency.TTFT, median)),
+			Cell(of(e.Latency.TPOT, median)),
 			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond),
 			len(e.Method.Warnings))
 	}
 	return t
-}
-
-func middle(s *stats.Summary) any {
-	if s == nil {
-		return nil
-	}
-	return unit.Seconds(s.Median)
 }
 
 func experimentPage(e *aggregate.Aggregate) *render.Document {

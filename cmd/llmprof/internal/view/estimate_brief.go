@@ -390,7 +390,8 @@ func (e *Estimate) throughput() (all Headline, each string) {
 	m, one := e.Metric("tok_s"), e.Metric("tok_s_gpu")
 	value, interval := rounded(m.Value, m.Low, m.High)
 	each, _ = rounded(one.Value, one.Low, one.High)
-	return Headline{Key: "tps", Name: "Throughput", Value: value + " tok/s", Interval: interval, SI: m.Value, High: m.Low}, each // Low is its slow end.
+	// The slow end of a rate is its low one.
+	return Headline{Key: "tps", Name: "Throughput", Value: value + " tok/s", Interval: interval, SI: m.Value, High: m.Low}, each
 }
 
 // cost is the price of a million generated tokens.

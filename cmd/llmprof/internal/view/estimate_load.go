@@ -105,7 +105,9 @@ type highJSON struct {
 	Generated float64  `json:"generated_tok_s" jsonschema:"exclusiveMinimum=0"`
 }
 
-// document is the steady state for programs; nil if none was asked for.
+// Document is the steady state for programs, as an estimate has it; nil if none was asked for.
+func (l *Load) Document() any { return l.document() }
+
 func (l *Load) document() *loadJSON {
 	if l.Load == nil {
 		return nil
@@ -125,10 +127,6 @@ func (l *Load) document() *loadJSON {
 	}
 	return j
 }
-
-// Document is the steady state for programs, as an estimate has it; nil if none was
-// asked for.
-func (l *Load) Document() any { return l.document() }
 
 // Words are the names and the texts of the steady state.
 func (l *Load) Words() (all [][2]string) {

@@ -6,11 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sync"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/internal/concurrent"
 	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/plots"
@@ -140,24 +141,18 @@ func (e *Estimate) pictures(files bool) (map[string]report.Part, error) {
 	if e.Machine.GPU.GPUsPerNode > 1 && e.Machine.GPU.LinkAmong(2) > 0 {
 		draw["sweep-tp"] = func() (*plots.Figure, error) { return e.drawSweep(plots.ByTP) }
 	}
-	var mu sync.Mutex
-	var first error
-	parts := make(map[string]report.Part, len(draw))
-	var all sync.WaitGroup
-	for name, figure := range draw {
-		all.Go(func() {
-			picture, err := e.picture(name, figure, files)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				first = fmt.Errorf("picture %s: %w", name, err)
-				return
-			}
-			parts[name] = report.Part{Picture: picture}
-		})
+	names := slices.Sorted(maps.Keys(draw))
+	pictures, parts := make([]*report.Picture, len(names)), map[string]report.Part{}
+	err := concurrent.Do(len(names), len(names), func(i int) (err error) {
+		if pictures[i], err = e.picture(names[i], draw[names[i]], files); err != nil {
+			return fmt.Errorf("picture %s: %w", names[i], err)
+		}
+		return nil
+	})
+	for i, name := range names {
+		parts[name] = report.Part{Picture: pictures[i]}
 	}
-	all.Wait()
-	return parts, first
+	return parts, err
 }
 
 // picture draws one picture of the estimate; the graph as a file is DOT too.

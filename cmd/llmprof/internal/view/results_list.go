@@ -43,7 +43,7 @@ func ResultRows(all []*result.Result) []ResultRow {
 		rows[i] = ResultRow{
 			ID: r.ID, Process: r.Process, Processes: r.Processes, Cycle: r.Cycle, Model: r.Model.Name, Engine: r.Engine.Name,
 			GPUs: len(r.Machine.GPUs), Batch: unit.OrNull(r.Workload.Batch), PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
-			TTFT: of(r.TTFT, median), TPOT: of(r.TPOT, median), TTLT: of(r.TTLT, median), Marks: append([]string{}, r.Marks...),
+			TTFT: of(r.TTFT, medianOf), TPOT: of(r.TPOT, medianOf), TTLT: of(r.TTLT, medianOf), Marks: append([]string{}, r.Marks...),
 			Server: Server(r),
 		}
 		if len(r.Machine.GPUs) > 0 {
@@ -68,9 +68,10 @@ func of[S, T any](s *S, figure func(*S) T) *T {
 	return new(figure(s))
 }
 
-func median(t *result.Times) unit.Seconds { return unit.Seconds(t.Median) }
-func tailOf(t *result.Times) unit.Seconds { return unit.Seconds(t.P99) }
-func meanOf(s *stats.Summary) float64     { return s.Mean }
+func median(s *stats.Summary) unit.Seconds  { return unit.Seconds(s.Median) }
+func medianOf(t *result.Times) unit.Seconds { return median(&t.Summary) }
+func tailOf(t *result.Times) unit.Seconds   { return unit.Seconds(t.P99) }
+func meanOf(s *stats.Summary) float64       { return s.Mean }
 
 // ResultPage lists results for people, those of servers apart, and the runs that failed.
 func ResultPage(rows []ResultRow, failures []result.Failure) *render.Document {
@@ -97,11 +98,8 @@ func ResultDocument(rows []ResultRow, failures []result.Failure) any {
 func ResultTable(rows []ResultRow) *render.Table {
 	return flat(rows, "id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s",
 		"tpot_s", "ttlt_s", "energy_per_token_j", "marks",
-		"concurrency=server.concurrency", "request_rate_hz=server.request_rate_hz", "requests=server.requests", "failed=server.failed",
-		"completed_hz=server.completed_hz",
-		"goodput_hz=server.goodput_hz", "generated_tok_s=server.generated_tok_s", "prompt_tokens=server.prompt_tokens",
-		"generated_tokens=server.generated_tokens",
-		"ttft_p99_s=server.ttft_p99_s", "tpot_p99_s=server.tpot_p99_s", "seed=server.seed")
+		"server.concurrency", "server.request_rate_hz", "server.requests", "server.failed", "server.completed_hz", "server.goodput_hz",
+		"server.generated_tok_s", "server.prompt_tokens", "server.generated_tokens", "server.ttft_p99_s", "server.tpot_p99_s", "server.seed")
 }
 
 // engineTable lists the results that are not of servers.

@@ -57,27 +57,22 @@ func (s setting) String() string {
 // latencyTables are one table for each device.
 func (p *Publication) latencyTables() []render.Block {
 	var blocks []render.Block
-	var t *render.Table
-	device, last := "", setting{}
-	flush := func() {
-		if t != nil {
-			blocks = append(blocks, *t)
+	title := func(r *aggregate.PublishedRow) string { return "Latency and energy on " + r.Device }
+	for _, device := range distinct(p.Rows, title) {
+		t, last := render.Table{Title: device, Columns: latencyColumns()}, setting{}
+		for i := range p.Rows {
+			r := &p.Rows[i]
+			if title(r) != device {
+				continue
+			}
+			if now := (setting{r.Engine, r.Batch, r.PromptLen, r.GenLen}); now != last {
+				last = now
+				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{now.String()}})
+			}
+			t.Add(p.latencyCells(r)...)
 		}
+		blocks = append(blocks, t)
 	}
-	for i := range p.Rows {
-		r := &p.Rows[i]
-		if t == nil || r.Device != device {
-			flush()
-			device, last = r.Device, setting{}
-			t = &render.Table{Title: "Latency and energy on " + device, Columns: latencyColumns()}
-		}
-		if now := (setting{r.Engine, r.Batch, r.PromptLen, r.GenLen}); now != last {
-			last = now
-			t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{now.String()}})
-		}
-		t.Add(p.latencyCells(r)...)
-	}
-	flush()
 	return blocks
 }
 

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"llmprof/analytic/operator"
 	"llmprof/plots/render"
@@ -358,27 +357,22 @@ func liveFields(c *validate.Comparison) render.Fields {
 
 // A LiveDocument says, for programs, which predictions the observations are compared with.
 type LiveDocument struct {
-	File    string    `json:"predictions_file"`                           // of the form llmprof.predictions/v1
-	SHA256  string    `json:"sha256" jsonschema:"pattern=^[0-9a-f]{64}$"` // of its content, and in its name
-	Written time.Time `json:"written"`
-	Earlier bool      `json:"earlier"`           // the file was there, with the same predictions
-	Others  int       `json:"other_predictions"` // files of other predictions in the folder
+	validate.Kept
 	// results that were measured before the predictions were written
 	Older        int                     `json:"older_results"`
 	GPU          string                  `json:"gpu"`                           // key in the table of GPUs
 	Calibrations []string                `json:"calibrations"`                  // names of those that the points were predicted with
 	Points       int                     `json:"points" jsonschema:"minimum=1"` // of the grid, those without a prediction included
 	Measured     int                     `json:"measured"`                      // runs that were measured now
-	Kept         int                     `json:"kept"`                          // runs that had their results
+	Done         int                     `json:"kept"`                          // runs that had their results
 	Failed       int                     `json:"failed"`                        // runs that failed
 	Missing      []validate.MissingPoint `json:"not_measured"`
 }
 
 func liveDocument(c *validate.Comparison) *LiveDocument {
 	j := &LiveDocument{
-		File: c.Kept.File, SHA256: c.Kept.SHA256, Written: c.Kept.Written, Earlier: c.Kept.Earlier, Others: c.Kept.Others, Older: c.Older,
-		GPU: c.GPU.Key, Calibrations: []string{}, Points: len(c.Predictions.Points),
-		Measured: c.Runs.Measured, Kept: c.Runs.Kept, Failed: c.Runs.Failed, Missing: append([]validate.MissingPoint{}, c.Missing...),
+		Kept: c.Kept, Older: c.Older, GPU: c.GPU.Key, Calibrations: []string{}, Points: len(c.Predictions.Points),
+		Measured: c.Runs.Measured, Done: c.Runs.Kept, Failed: c.Runs.Failed, Missing: append([]validate.MissingPoint{}, c.Missing...),
 	}
 	for _, cal := range c.Predictions.Calibrations {
 		j.Calibrations = append(j.Calibrations, cal.Name)

@@ -133,7 +133,7 @@ type named[T any] struct {
 
 // flat is a table for programs of documents that are written as JSON, a row each. A column has the key of its
 // values in the JSON, with a dot where one document is within another, or is given as "column=key" where it has
-// another name. Without columns given it is all of them but lists.
+// another name than that of its key within its document. Without columns given it is all of them but lists.
 func flat[T any](rows []T, columns ...string) *render.Table {
 	var none T
 	keys, t := flatten("", reflect.ValueOf(&none).Elem()), &render.Table{}
@@ -145,8 +145,8 @@ func flat[T any](rows []T, columns ...string) *render.Table {
 	}
 	for _, name := range columns {
 		column, key, named := strings.Cut(name, "=")
-		if !named {
-			key = column
+		if !named { // the last part of the key
+			column, key = column[strings.LastIndexByte(column, '.')+1:], column
 		}
 		at, t.Columns = append(at, slices.IndexFunc(keys, func(v keyed) bool { return v.key == key })),
 			append(t.Columns, render.Column{Key: column})
