@@ -181,7 +181,7 @@ func (p *paretoPanel) name(c *draw.Canvas, at func(paretoPoint) vg.Point) {
 	for _, front := range p.groups {
 		for _, x := range front {
 			m := at(x)
-			q.taken = append(q.taken, rect(m.X-markerRadius, m.Y-markerRadius, m.X+markerRadius, m.Y+markerRadius))
+			q.taken = append(q.taken, square(m, markerRadius))
 		}
 	}
 	for _, front := range p.groups {

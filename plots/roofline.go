@@ -150,7 +150,9 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		}
 	}
 	if len(v.measured) > 0 {
-		v.keys = append(v.keys, measuredKey())
+		v.keys = append(v.keys, key{"measured", func(c *draw.Canvas, b vg.Rectangle) {
+			arrow(c, vg.Point{X: middle(b).X, Y: middle(b).Y + markHigh/2})
+		}})
 	}
 	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved", roofStyle(true)))
 	f.body = v.draw

@@ -88,9 +88,3 @@ func arrow(c *draw.Canvas, tip vg.Point) {
 	c.FillPolygon(colors.Ink(), triangle)
 	c.StrokeLines(Line(0.5, colors.Paper()), append(triangle, tip))
 }
-
-func measuredKey() key {
-	return key{"measured", func(c *draw.Canvas, b vg.Rectangle) {
-		arrow(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y+b.Max.Y)/2 + markHigh/2})
-	}}
-}

@@ -76,11 +76,6 @@ type loadLine struct {
 	open                     bool
 }
 
-func lineOf(r *result.Result) loadLine {
-	return loadLine{r.Model.Name, r.Serving.Endpoint, fmt.Sprintf("%d + %d tokens", r.Workload.PromptLen, r.Workload.GenLen),
-		r.Serving.RateHz != nil}
-}
-
 // parts name the line, with how requests came last.
 func (l *loadLine) parts() []string {
 	arrivals := "closed loop"
@@ -108,7 +103,8 @@ func loadFigure(results []*result.Result) (*plots.Figure, error) {
 	var order []loadLine
 	loads := map[loadLine][]plots.Loaded{}
 	for _, r := range served {
-		l := lineOf(r)
+		l := loadLine{r.Model.Name, r.Serving.Endpoint, fmt.Sprintf("%d + %d tokens", r.Workload.PromptLen, r.Workload.GenLen),
+			r.Serving.RateHz != nil}
 		if loads[l] == nil {
 			order = append(order, l)
 		}

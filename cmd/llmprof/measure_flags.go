@@ -59,7 +59,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	cli.Define(cmd, "What is measured", t.figureFlags)
 	cli.Define(cmd, "Where it runs", t.placementFlags)
 	cli.Define(cmd, "Server (--engine openai)", t.serverFlags)
-	cli.Define(cmd, "What the server runs", t.servedFlags)
+	cli.Define(cmd, "What the server runs", func(f *pflag.FlagSet) { settings.Bind(f, &t.point, "Served") })
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { t.outputFlags(cmd) })
 	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
 		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
@@ -106,9 +106,6 @@ func (t *trial) serverFlags(f *pflag.FlagSet) {
 	f.Var(failuresFlag(&t.point.MaxFailures), "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
 	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
 }
-
-// servedFlags are about what a server runs, for the estimate beside it.
-func (t *trial) servedFlags(f *pflag.FlagSet) { settings.Bind(f, &t.point, "Served") }
 
 func (t *trial) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()

@@ -61,10 +61,12 @@ func (a *app) plot() *cobra.Command {
 	cmd.AddCommand(
 		a.drawingCommand("roofline", "Draw every operator under the roofs of the GPU",
 			"Draw FLOPs by time over FLOPs by memory traffic of every operator, under what the GPU can do\nat its data-sheet peaks and what its "+
-				"kernels achieve.", a.ofEstimate(drawRoofline)),
+				"kernels achieve.", a.ofEstimate(func(d *drawing, ans *answer) (picture, error) {
+				return plots.Roofline(&ans.Case, &ans.Report, d.timed)
+			})),
 		a.drawingCommand("breakdown", "Draw what parameters, FLOPs, traffic, time and energy are made of",
 			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.",
-			a.ofEstimate(drawBreakdown)),
+			a.ofEstimate(func(_ *drawing, ans *answer) (picture, error) { return plots.Breakdown(&ans.Case, &ans.Report) })),
 		a.drawingCommand("memory", "Draw the memory of a GPU over batch or context",
 			"Draw what the memory of a GPU is used for over batch or context, and how much fits.", a.drawMemory),
 		a.drawingCommand("sweep", "Draw TTFT and TPOT over batch, context or tensor parallelism",
@@ -80,7 +82,7 @@ func (a *app) graph() *cobra.Command {
 			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n"+
 			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n"+
 			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.",
-		a.ofEstimate(drawGraph))
+		a.ofEstimate(func(d *drawing, ans *answer) (picture, error) { return modelGraph{ans, plots.Phases(d.phase)}, nil }))
 	cmd.Example = "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
 		"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
 		"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png"
@@ -191,14 +193,6 @@ func (a *app) ofEstimate(draw func(*drawing, *answer) (picture, error)) func(con
 	}
 }
 
-func drawRoofline(d *drawing, ans *answer) (picture, error) {
-	return plots.Roofline(&ans.Case, &ans.Report, d.timed)
-}
-
-func drawBreakdown(_ *drawing, ans *answer) (picture, error) {
-	return plots.Breakdown(&ans.Case, &ans.Report)
-}
-
 func (a *app) drawMemory(ctx context.Context, d *drawing) (picture, error) {
 	v := plots.Variable(d.by)
 	ans, err := a.answer(ctx, &d.question)
@@ -230,10 +224,6 @@ func (g modelGraph) Write(w io.Writer, form string) error {
 		return err
 	}
 	return f.Write(w, form)
-}
-
-func drawGraph(d *drawing, ans *answer) (picture, error) {
-	return modelGraph{ans, plots.Phases(d.phase)}, nil
 }
 
 // steps are the values to try: the given ones, or doublings of the variable.
