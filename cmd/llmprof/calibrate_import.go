@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"llmprof/cmd/llmprof/internal/settings"
+	"llmprof/hardware"
 	"llmprof/internal/input"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/calibrate/tables"
+	"llmprof/unit"
 )
 
 // importTables fits constants to published tables of operator times.
@@ -48,12 +50,13 @@ func (a *app) importTables(c *fitting) error {
 	a.logf("%d rows of %d tables are fitted", len(found.Rows), len(found.Files))
 	source.Files = found.Files
 	c.GPU = &g
-	f, err := calibrate.FitImport(&calibrate.Import{
-		Rows: found.Rows, Tables: source, Engine: c.Engine, Kernels: strings.Join(found.Versions, ", "),
-		Device: strings.Join(found.Devices, ", "),
-		Name:   c.called(), Version: versionText(), Made: time.Now().UTC().Truncate(time.Second), Notes: found.Notes, Launched: found.Launched,
-	}, &g)
+	f, err := hardware.NewCalibrationFile(&g, unit.BF16)
 	if err != nil {
+		return err
+	}
+	f.Name, f.Engine, f.Kernels, f.Device.Name = c.called(), c.Engine, strings.Join(found.Versions, ", "), strings.Join(found.Devices, ", ")
+	f.Version, f.Made, f.Tables, f.Notes = versionText(), time.Now().UTC().Truncate(time.Second), &source, found.Notes
+	if err := calibrate.FitImport(f, &g, found.Rows, found.Launched); err != nil {
 		return err
 	}
 	return a.writeFitted(c, f)

@@ -35,9 +35,12 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 		return nil, err
 	}
 	b := &builder{file: f, gpu: g, peaks: peaks, rows: rows.Rows}
-	if f.TP, err = b.ranks(); err != nil {
-		return nil, err
+	for i := range b.rows {
+		if r := &b.rows[i]; r.DType != f.DType {
+			return nil, fmt.Errorf("%v is in %v, the machine's line says %v", r.Point(), r.DType, f.DType)
+		}
 	}
+	b.ranks()
 	for _, part := range []func(){b.products, b.ownKernels, b.attention, b.elements, b.links} {
 		part()
 	}
@@ -77,22 +80,22 @@ func compareShapes(x, y *Shape) int {
 	return slices.Compare(order(x), order(y))
 }
 
-// ranks lists the numbers of GPUs that were timed.
-func (b *builder) ranks() ([]int, error) {
-	ranks := []int{1}
+// ranks notes the numbers of GPUs that were timed.
+func (b *builder) ranks() {
 	for i := range b.rows {
-		if b.rows[i].DType != b.file.DType {
-			return nil, fmt.Errorf("%v is in %v, the machine's line says %v", b.rows[i].Point(), b.rows[i].DType, b.file.DType)
-		}
-		ranks = append(ranks, b.rows[i].Ranks)
+		b.file.TP = append(b.file.TP, b.rows[i].Ranks)
 	}
-	slices.Sort(ranks)
-	return slices.Compact(ranks), nil
+	slices.Sort(b.file.TP)
+	b.file.TP = slices.Compact(b.file.TP)
 }
 
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
 	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random, inTurn: r.InTurn}
+	if k := &s.kernel; r.Kind == AllReducePower || r.Kind == AllReduce && b.file.Engine == Native { // over peer memory
+		k.Class = roofline.OneShotAllReduce
+		k.Exchange(engine.OneShotBytes)
+	}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
 	if k := &s.kernel; k.Class == roofline.GroupedGEMM && k.Tile.Rows > 0 { // all experts have as many tokens
 		k.Shape.Tiles = k.Shape.Hit * math.Ceil(k.Shape.Pairs/k.Shape.Hit/k.Tile.Rows)
@@ -411,9 +414,6 @@ func (b *builder) links() {
 	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
 		s := b.sample(r)
-		if b.file.Engine == Native {
-			overPeerMemory(&s.kernel)
-		}
 		switch {
 		case b.gpu.LinkAmong(r.Ranks) == 0:
 			b.note("%v says nothing: the table has no link of %s", r.Point(), b.gpu.Key)
@@ -440,12 +440,6 @@ func (b *builder) links() {
 		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
 	b.fusedAllReduces(fused)
-}
-
-// overPeerMemory makes of an all-reduce one of the native engine.
-func overPeerMemory(k *roofline.Kernel) {
-	k.Class = roofline.OneShotAllReduce
-	k.Exchange(engine.OneShotBytes)
 }
 
 // sliced reports whether enough all-reduces take two exchanges to tell their share of the link. Its fit begins at

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"llmprof/hardware"
 	"llmprof/internal/stats"
@@ -15,51 +14,25 @@ import (
 	"llmprof/unit"
 )
 
-// An Import is the rows of published tables with the names for the calibration file.
-type Import struct {
-	Rows    []Row
-	Tables  hardware.Tables
-	Engine  string // the engine whose kernels the tables time
-	Kernels string
-	Device  string
-	Name    string
-	Version string // version of llmprof
-	Made    time.Time
-	Notes   []string
-
-	// Launched are the schemes whose products were timed launch by launch: the time of those
-	// products beyond their work is time of the host.
-	Launched []roofline.Scheme
-}
-
-// FitImport makes a calibration of the rows of tables. It fits each section of constants
-// separately, and fits it again to one half of the shapes to find the errors of the other half.
-func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
-	f, err := hardware.NewCalibrationFile(g, unit.BF16)
-	if err != nil {
-		return nil, err
-	}
-	f.Name, f.Engine, f.Kernels, f.Made, f.Version = in.Name, in.Engine, in.Kernels, in.Made, in.Version
-	f.Device.Name, f.Tables, f.Notes = in.Device, &in.Tables, slices.Clone(in.Notes)
+// FitImport adds the constants of the rows of published tables to a file that says what they are of. It fits each section of constants
+// separately, and fits it again to one half of the shapes to find the errors of the other half. Launched are the schemes whose products
+// were timed launch by launch: the time of those products beyond their work is time of the host.
+func FitImport(f *hardware.CalibrationFile, g *hardware.GPU, rows []Row, launched []roofline.Scheme) error {
 	f.Operators = map[string]hardware.Operators{}
 	peaks, err := g.Peaks()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b := &builder{file: f, gpu: g, peaks: peaks, rows: in.Rows}
-	for i := range in.Rows {
-		f.TP = append(f.TP, in.Rows[i].Ranks)
-	}
-	slices.Sort(f.TP)
-	f.TP = slices.Compact(f.TP)
+	b := &builder{file: f, gpu: g, peaks: peaks, rows: rows}
+	b.ranks()
 	for _, s := range importedSections {
 		b.imported(&s)
 	}
-	for _, s := range in.Launched {
+	for _, s := range launched {
 		b.shortOf(s, "fixed")
 		b.shortOf(s, "depth")
 	}
-	return f, b.plausible()
+	return b.plausible()
 }
 
 // shortOf gives products in a scheme a time that short products show from FP8 products by another kernel, or

@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -90,19 +91,26 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 	return rows
 }
 
+// ofTables is a file of an engine before constants are fitted to invented tables.
+func ofTables(t *testing.T, g *hardware.GPU, engine string) *hardware.CalibrationFile {
+	t.Helper()
+	f, err := hardware.NewCalibrationFile(g, unit.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Name, f.Engine, f.Kernels, f.Device.Name, f.Version = "invented", engine, engine+" 0.24.0", "NVIDIA H200", "v0.1.0"
+	f.Made = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	f.Tables = &hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0",
+		Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}}
+	return f
+}
+
 // TestFitImport finds the constants that rows were made with, in each scheme by itself,
 // and writes a file that reads back.
 func TestFitImport(t *testing.T) {
 	g := board(t, "h200")
-	f, err := FitImport(&Import{
-		Rows: invented(t, g), Engine: "vllm", Kernels: "vllm 0.24.0", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0",
-		Made: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
-		Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0",
-			Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
-	}, g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := ofTables(t, g, "vllm")
+	testkit.Must(t, FitImport(f, g, invented(t, g), nil))
 	for key, want := range truth {
 		v := f.Values[key]
 		if off := math.Abs(v.Value/want - 1); v.N > 0 && off > 0.1 || v.N == 0 && !strings.HasSuffix(key, "per_gpu") {

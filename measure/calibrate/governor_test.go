@@ -2,9 +2,7 @@ package calibrate
 
 import (
 	"math"
-	"strings"
 	"testing"
-	"time"
 
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
@@ -74,15 +72,8 @@ func TestGovernor(t *testing.T) {
 	}{
 		{timedTable{0.6, true, 0}, 0.6}, {timedTable{0.75, true, 0}, 0}, {timedTable{0.6, false, 0}, 0}, {timedTable{0.6, true, 0.004}, 0.6},
 	}[:testkit.Cases(2, 4)] {
-		f, err := FitImport(&Import{
-			Rows: x.rows(t, g), Engine: "sglang", Kernels: "sglang 0.5.14", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0",
-			Made: time.Now(),
-			Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0",
-				Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
-		}, g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := ofTables(t, g, "sglang")
+		testkit.Must(t, FitImport(f, g, x.rows(t, g), nil))
 		v, known := f.Values["gemm.sustained"]
 		if known != (x.want > 0) || math.Abs(v.Value-x.want) > 0.03*x.want {
 			t.Errorf("%+v: sustains %v (%s), want %v", x.timedTable, v.Value, v.From, x.want)

@@ -94,7 +94,11 @@ func (b *builder) power(m *Machine) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	d.keys = b.powerConstants(rows)
+	d.keys = slices.DeleteFunc(slices.Clone(powerKeys), func(c roofline.Constant) bool { // rows do not depend on all of them
+		return c != roofline.PowerMemory && c != roofline.PowerFixed && !slices.ContainsFunc(rows, func(r *Row) bool {
+			return powerOf(r, b.sample(r).kernel.Class) == c
+		})
+	})
 	samples, held := make([]sample, len(rows)), 0
 	for i, r := range rows {
 		if samples[i] = b.drawn(r, &d); samples[i].held {
@@ -121,20 +125,6 @@ func (b *builder) power(m *Machine) error {
 		}
 	}
 	return nil
-}
-
-// powerConstants lists the constants of power that rows depend on.
-func (b *builder) powerConstants(rows []*Row) (keys []roofline.Constant) {
-	has := map[roofline.Constant]bool{roofline.PowerMemory: true, roofline.PowerFixed: true}
-	for _, r := range rows {
-		has[powerOf(r, b.sample(r).kernel.Class)] = true
-	}
-	for _, c := range powerKeys {
-		if has[c] {
-			keys = append(keys, c)
-		}
-	}
-	return keys
 }
 
 // powerOf is the constant of what a row's kernel draws while it moves bytes.
@@ -187,9 +177,6 @@ const atLimit = 0.97
 // drawn is what a row says of power.
 func (b *builder) drawn(r *Row, by *drawer) sample {
 	s := b.sample(r)
-	if r.Kind == AllReducePower {
-		overPeerMemory(&s.kernel)
-	}
 	k := s.kernel
 	k.Count = 1
 	cost := by.prices.Cost(&k)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
@@ -18,19 +17,14 @@ import (
 
 // Served is points of one server, and what it runs.
 type Served struct {
+	Server   Server // Its notes go into the calibration.
 	Points   []ServedPoint
 	Engine   analytic.Engine
 	Model    *models.Model
 	Scheme   models.Scheme
 	Parallel analytic.Parallelism
-
-	Base    *hardware.CalibrationFile // start of the fit; nil for the defaults of the GPU's generation
-	Name    string
-	Kernels string // "vllm 0.25.1 by its server"
-	Version string // version of llmprof
-	Tools   map[string]string
-	Notes   []string
-	Made    time.Time
+	Base     *hardware.CalibrationFile // start of the fit; nil for the defaults of the GPU's generation
+	Name     string                    // of the calibration
 }
 
 // servedKeys are the constants that a server's times can determine. The points decide which of them they do.
@@ -189,9 +183,10 @@ func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 		file.TP = slices.Sorted(slices.Values(append(file.TP, tp)))
 	}
 	file.Device.Name = cmp.Or(file.Device.Name, g.Name)
-	file.Name, file.Engine, file.Kernels, file.Made, file.Version = s.Name, s.Engine.Profile().Name, s.Kernels, s.Made, s.Version
-	maps.Copy(file.Tools, s.Tools)
-	file.Notes = append(file.Notes, s.Notes...)
+	of := &s.Server
+	file.Name, file.Engine, file.Kernels, file.Made, file.Version = s.Name, s.Engine.Profile().Name, of.Kernels, of.When, of.Version
+	maps.Copy(file.Tools, of.Tools)
+	file.Notes = append(file.Notes, of.Notes...)
 	return file, nil
 }
 

@@ -87,7 +87,7 @@ func (v *evaluator) possible() error {
 		return fmt.Errorf("%s: is the GPU, the number of GPUs, the model or the format of the weights another?", below[0])
 	}
 	for _, why := range below {
-		v.s.Notes = append(v.s.Notes, why+": it is left out")
+		v.s.Server.Notes = append(v.s.Server.Notes, why+": it is left out")
 	}
 	v.s.Points = kept
 	return nil

@@ -98,8 +98,8 @@ func served(t *testing.T, model, runs, gpu string, tokens int) *Served {
 	plan := ServedPlan{Seed: 7, MostTokens: tokens, MostBatch: 32, MostTogether: 32768, Answer: 64}
 	return &Served{
 		Points: plan.Draw(), Engine: casetest.Machine(t, gpu, runs).Engine, Model: c.Model, Scheme: c.Scheme, Parallel: c.Parallel,
-		Name: "mine", Kernels: "vllm 0.25.1 by its server", Version: "test", Tools: map[string]string{"vllm": "0.25.1"},
-		Made: time.Unix(1e9, 0).UTC(),
+		Name: "mine", Server: Server{Kernels: "vllm 0.25.1 by its server", Version: "test", Tools: map[string]string{"vllm": "0.25.1"},
+			When: time.Unix(1e9, 0).UTC()},
 	}
 }
 

@@ -43,7 +43,6 @@ type Server struct {
 	Say       func(format string, args ...any) // is told what goes on, with settings by their keys in braces
 
 	about *openai.About
-	plan  calibrate.ServedPlan
 }
 
 // leastTokens is what prompts of some lengths and an answer need.
@@ -66,7 +65,7 @@ func (p *Server) Calibrate(ctx context.Context, limit time.Duration) (*hardware.
 	if err != nil {
 		return nil, err
 	}
-	rows, err := calibrate.OpenRows[calibrate.Server, calibrate.ServedPoint](p.File, p.server(served))
+	rows, err := calibrate.OpenRows[calibrate.Server, calibrate.ServedPoint](p.File, served.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +118,7 @@ func (p *Server) inquire(ctx context.Context) (*calibrate.Served, error) {
 
 // known is what the server runs, in the words of estimates.
 func (p *Server) known(ctx context.Context) (s *calibrate.Served, err error) {
-	s = &calibrate.Served{Parallel: analytic.Parallelism{TP: max(p.TP, p.about.TP)}, Tools: map[string]string{}}
+	s = &calibrate.Served{Parallel: analytic.Parallelism{TP: max(p.TP, p.about.TP)}, Name: p.Name}
 	if s.Engine, err = p.profile(); err != nil {
 		return nil, err
 	}
@@ -188,16 +187,21 @@ func (p *Server) scheme(m *models.Model) (s models.Scheme, err error) {
 	return s.For(p.GPU), nil
 }
 
-// describe keeps what the constants are of.
+// describe is what the constants are of: the first line of the file of points.
 func (p *Server) describe(s *calibrate.Served) {
-	kind := cmp.Or(p.about.Kind, s.Engine.Profile().Engine())
-	s.Kernels = strings.TrimSpace(kind+" "+p.about.Version) + " as its client sees it"
-	if p.about.Version != "" {
-		s.Tools[kind] = p.about.Version
+	kind, tp := cmp.Or(p.about.Kind, s.Engine.Profile().Engine()), max(s.Parallel.TP, 1)
+	s.Server = calibrate.Server{
+		Schema: calibrate.RowSchema, Kind: calibrate.ServerKind, GPU: p.GPU.Key, Engine: s.Engine.Profile().Name, Model: p.Point.Model,
+		Weights: cmp.Or(p.Point.ServedWeights, p.about.Weights), KV: cmp.Or(p.Point.ServedKV, p.about.KV), TP: tp,
+		Kernels: strings.TrimSpace(kind+" "+p.about.Version) + " as its client sees it", Tools: map[string]string{},
+		Version: p.Version, When: time.Now().UTC().Truncate(time.Second),
+		Notes: []string{fmt.Sprintf("server: %s in %s, TP %d", s.Model.Name, s.Scheme.Name, tp)},
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("server: %s in %s, TP %d", s.Model.Name, s.Scheme.Name, max(s.Parallel.TP, 1)))
+	if p.about.Version != "" {
+		s.Server.Tools[kind] = p.about.Version
+	}
 	for _, key := range slices.Sorted(maps.Keys(p.about.Options)) {
-		s.Notes = append(s.Notes, "server: "+key+" = "+p.about.Options[key])
+		s.Server.Notes = append(s.Server.Notes, "server: "+key+" = "+p.about.Options[key])
 	}
 }
 
@@ -220,7 +224,9 @@ func (p *Server) bound(s *calibrate.Served) {
 	if of := s.Engine.Profile().Budget; of != nil {
 		together = of(p.GPU) * answerTokens / 4
 	}
-	p.plan = calibrate.ServedPlan{Seed: p.Seed, MostTokens: most - 8, MostBatch: p.MaxBatch, MostTogether: together, Answer: answerTokens}
+	s.Server.Plan = calibrate.ServedPlan{
+		Seed: p.Seed, MostTokens: most - 8, MostBatch: p.MaxBatch, MostTogether: together, Answer: answerTokens,
+	}
 }
 
 // largestPart is how many points, at least, the time that is allowed has to hold: prompts of
@@ -229,7 +235,7 @@ const largestPart = 10
 
 // measure takes the time of points that the file lacks, as many as the time allows.
 func (p *Server) measure(ctx context.Context, rows *calibrate.ServedRows, limit time.Duration) error {
-	points := p.plan.Draw()
+	points := rows.Head.Plan.Draw()
 	begun := time.Now()
 	left, token := 0, 0.0
 	for i := range points {
@@ -339,16 +345,6 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 	return ""
 }
 
-// server is the first line of the file of points.
-func (p *Server) server(s *calibrate.Served) calibrate.Server {
-	return calibrate.Server{
-		Schema: calibrate.RowSchema, Kind: calibrate.ServerKind,
-		GPU: p.GPU.Key, Engine: s.Engine.Profile().Name, Model: p.Point.Model, Weights: cmp.Or(p.Point.ServedWeights, p.about.Weights),
-		KV: cmp.Or(p.Point.ServedKV, p.about.KV), TP: max(s.Parallel.TP, 1), Kernels: s.Kernels, Plan: p.plan, Tools: s.Tools,
-		Version: p.Version, When: time.Now().UTC().Truncate(time.Second), Notes: s.Notes,
-	}
-}
-
 // errorsOf are the errors of points of a kind, without the calibration and with it, in order.
 func errorsOf(all []calibrate.ServedError, first, held bool) (before, after []float64) {
 	for i := range all {
@@ -363,11 +359,9 @@ func errorsOf(all []calibrate.ServedError, first, held bool) (before, after []fl
 
 // fit fits constants to the points, and says how far they are off.
 func (p *Server) fit(s *calibrate.Served, rows *calibrate.ServedRows) (*hardware.CalibrationFile, error) {
-	of := &rows.Head
-	s.Name, s.Version, s.Made, s.Kernels, s.Tools, s.Notes = p.Name, of.Version, of.When, of.Kernels, of.Tools, slices.Clone(of.Notes)
-	s.Points = rows.Rows
-	if all := of.Plan.Draw(); len(rows.Rows) < len(all) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d points were measured", len(rows.Rows), len(all)))
+	s.Server, s.Points = rows.Head, rows.Rows
+	if all := s.Server.Plan.Draw(); len(rows.Rows) < len(all) {
+		s.Server.Notes = append(s.Server.Notes, fmt.Sprintf("%d of %d points were measured", len(rows.Rows), len(all)))
 	}
 	f, err := calibrate.FitServed(s, p.GPU)
 	if err != nil {
