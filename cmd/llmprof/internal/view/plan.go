@@ -241,7 +241,8 @@ func (p *Plan) Words() []PlanWords {
 		all[i] = PlanWords{
 			GPUs: board(r), Split: Split(r),
 			TTFT: p.withTails(r, plan.TTFT, r.TTFT.String()), TPOT: p.withTails(r, plan.TPOT, word(Known(r.TPOT, r.TPOT > 0))),
-			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), Month: word(dollars(r.PerMonth())),
+			TokS: Rate(r.Throughput), PerHour: word(cents(float64(r.PerHour))),
+			Month:  word(Known(fmt.Sprintf("%.0f", float64(r.PerMonth())), r.PerMonth() != 0)),
 			PerM:   word(cents(float64(r.PerMillion))),
 			JToken: word(cents(float64(r.JToken))),
 		}
@@ -266,21 +267,8 @@ func word(cell any) string {
 	return fmt.Sprint(cell)
 }
 
-// dollars are whole ones; nil where there is none.
-func dollars(v unit.Dollars) any {
-	if v == 0 {
-		return nil
-	}
-	return fmt.Sprintf("%.0f", float64(v))
-}
-
 // cents is a figure with two decimals; nil where there is none.
-func cents(v float64) any {
-	if v == 0 {
-		return nil
-	}
-	return fmt.Sprintf("%.2f", v)
-}
+func cents(v float64) any { return Known(fmt.Sprintf("%.2f", v), v != 0) }
 
 // Split is how a row is spread over GPUs, in a few words.
 func Split(r *plan.Row) string {

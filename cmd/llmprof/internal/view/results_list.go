@@ -60,14 +60,6 @@ func ResultRows(all []*result.Result) []ResultRow {
 	return rows
 }
 
-// of is a figure of something, nil where there is none.
-func of[S, T any](s *S, figure func(*S) T) *T {
-	if s == nil {
-		return nil
-	}
-	return new(figure(s))
-}
-
 func median(s *stats.Summary) unit.Seconds  { return unit.Seconds(s.Median) }
 func medianOf(t *result.Times) unit.Seconds { return median(&t.Summary) }
 func tailOf(t *result.Times) unit.Seconds   { return unit.Seconds(t.P99) }
@@ -295,9 +287,4 @@ func lengthOf(counted *float64, asked int) string {
 	return fmt.Sprintf("%.4g", *counted)
 }
 
-func rateOrNone(v *float64) any {
-	if v == nil {
-		return nil
-	}
-	return Rate(*v)
-}
+func rateOrNone(v *float64) any { return Cell(of(v, func(v *float64) string { return Rate(*v) })) }

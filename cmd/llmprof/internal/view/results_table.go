@@ -132,10 +132,7 @@ func (p *Publication) share(r *aggregate.PublishedRow) float64 {
 
 // scaledCell is a number times a factor, nil where there is none.
 func scaledCell(v *float64, factor float64) any {
-	if v == nil {
-		return nil
-	}
-	return *v * factor
+	return Cell(of(v, func(v *float64) float64 { return *v * factor }))
 }
 
 // sizeTable is the size of each model, and of its cache at each batch and length.

@@ -69,11 +69,14 @@ func Cell[T any](v *T) any {
 }
 
 // as converts a figure to a quantity of the unit T. The result is nil where there is no figure.
-func as[T ~float64](v *float64) any {
-	if v == nil {
+func as[T ~float64](v *float64) any { return Cell(of(v, func(v *float64) T { return T(*v) })) }
+
+// of is a figure of something, nil where there is none.
+func of[S, T any](s *S, figure func(*S) T) *T {
+	if s == nil {
 		return nil
 	}
-	return T(*v)
+	return new(figure(s))
 }
 
 // orUnknown is a value as text, "not known" for the zero value.
