@@ -41,13 +41,11 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 		}
 	}
 	b.ranks()
-	for _, part := range []func(){b.products, b.ownKernels, b.attention, b.elements, b.links} {
+	for _, part := range []func(){b.products, b.ownKernels, b.attention, b.elements, b.links, b.sustained, b.medians} {
 		part()
 	}
-	for _, part := range []func() error{b.sustained, b.medians, b.plausible} {
-		if err := part(); err != nil {
-			return nil, err
-		}
+	if err := b.plausible(); err != nil {
+		return nil, err
 	}
 	return f, b.power(m)
 }
@@ -325,7 +323,7 @@ func (b *builder) byDefault(c roofline.Constant, v float64) {
 }
 
 // sustained is the share of the peak that products reach at the power limit.
-func (b *builder) sustained() error {
+func (b *builder) sustained() {
 	var shares []float64
 	var from []string
 	for _, r := range b.of(Sustained) {
@@ -342,12 +340,9 @@ func (b *builder) sustained() error {
 		from = append(from, text)
 	}
 	if len(shares) == 0 {
-		return nil
+		return
 	}
-	v, err := middle(shares, "products for seconds: "+strings.Join(from, "; "))
-	if err != nil {
-		return err
-	}
+	v := middle(shares, "products for seconds: "+strings.Join(from, "; "))
 	b.file.Values["gemm.sustained"] = v
 	if len(shares) > 1 {
 		for i, s := range shares {
@@ -355,20 +350,16 @@ func (b *builder) sustained() error {
 		}
 		b.file.HeldOut["gemm.sustained"] = residual(shares)
 	}
-	return nil
 }
 
 // middle is the median of several rows' values, with Student's interval of their mean.
-func middle(xs []float64, from string) (v hardware.Value, err error) {
-	sum, err := stats.Summarize(xs)
-	if err != nil {
-		return v, err
-	}
-	v = hardware.Value{Value: sum.Median, N: sum.N, From: from}
+func middle(xs []float64, from string) hardware.Value {
+	sum, _ := stats.Summarize(xs) // there are some, and they were checked as they were read
+	v := hardware.Value{Value: sum.Median, N: sum.N, From: from}
 	if sum.MeanHigh != nil {
 		v.Uncertainty = *sum.MeanHigh - sum.Mean
 	}
-	return v, nil
+	return v
 }
 
 // attention fits prefill and decode together, for they share the fixed time.
@@ -487,7 +478,7 @@ func hold(samples []sample, perGPU roofline.Constant) []roofline.Constant {
 
 // medians are the constants that rows measure directly: a time, or a time over
 // launches.
-func (b *builder) medians() error {
+func (b *builder) medians() {
 	for _, c := range []struct {
 		key, what string
 		kind      Kind
@@ -503,16 +494,10 @@ func (b *builder) medians() error {
 		for _, r := range b.of(c.kind) {
 			xs = append(xs, r.Median/float64(max(r.Shape.Launches, 1)))
 		}
-		if len(xs) == 0 || c.host && b.file.Engine == "" {
-			continue
+		if len(xs) > 0 && (!c.host || b.file.Engine != "") {
+			b.file.Values[c.key] = middle(xs, c.what)
 		}
-		v, err := middle(xs, c.what)
-		if err != nil {
-			return err
-		}
-		b.file.Values[c.key] = v
 	}
-	return nil
 }
 
 // plausible refuses constants that no file may have: a share above the peak says

@@ -80,15 +80,11 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := b.waiting(&cal)
-	if err != nil {
-		return err
-	}
-	clock := 0.0
+	waiting := b.waiting(&cal)
+	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting}
 	if m.Clock != nil {
-		clock = float64(*m.Clock)
+		d.clock = float64(*m.Clock)
 	}
-	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, clock: clock}
 	d.law = energy.PowerOf(b.gpu, &cal, d.prices)
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Power == nil || *r.Power <= waiting })
 	if len(rows) == 0 {
@@ -136,7 +132,7 @@ func powerOf(r *Row, class roofline.Class) roofline.Constant {
 }
 
 // waiting is the power of a GPU that has nothing to do, by its row, else by default.
-func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
+func (b *builder) waiting(cal *hardware.Calibration) float64 {
 	limit := float64(b.gpu.TDP)
 	idle := cal.Constants[roofline.PowerIdle] * limit
 	if known, ok := b.gpu.Idle(); ok {
@@ -145,21 +141,18 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 	var shares []float64
 	var seen []string
 	for _, r := range b.of(Idle) {
-		if r.Power != nil && *r.Power > idle {
+		if r.Power != nil && *r.Power > idle && idle < limit {
 			shares = append(shares, (*r.Power-idle)/(limit-idle))
 			seen = append(seen, fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median))
 		}
 	}
 	if len(shares) == 0 {
-		return idle + cal.Constants[roofline.PowerWaiting]*(limit-idle), nil
+		return idle + cal.Constants[roofline.PowerWaiting]*(limit-idle)
 	}
-	v, err := middle(shares, strings.Join(seen, "; "))
-	if err != nil {
-		return 0, err
-	}
+	v := middle(shares, strings.Join(seen, "; "))
 	b.file.Values["power.waiting"] = v
 	cal.Constants[roofline.PowerWaiting] = v.Value
-	return idle + v.Value*(limit-idle), nil
+	return idle + v.Value*(limit-idle)
 }
 
 // A drawer is what the power of rows is told by.

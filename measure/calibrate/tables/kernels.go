@@ -16,22 +16,26 @@ func (out *Imported) common(rows []calibrate.Row) []calibrate.Row {
 		scheme roofline.Scheme
 		name   string
 	}
+	type model struct {
+		kernel
+		hidden, experts, topK int
+	}
 	of := func(r *calibrate.Row) kernel { return kernel{r.Scheme, r.Source} }
-	models, most := map[kernel]map[[3]int]bool{}, map[roofline.Scheme]int{}
+	seen, models, most := map[model]bool{}, map[kernel]int{}, map[roofline.Scheme]int{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Kind != calibrate.Mixture {
 			return rows
 		}
-		if models[of(r)] == nil {
-			models[of(r)] = map[[3]int]bool{}
+		if m := (model{of(r), r.Shape.Hidden, r.Shape.Experts, r.Shape.TopK}); !seen[m] {
+			seen[m] = true
+			models[m.kernel]++
+			most[r.Scheme] = max(most[r.Scheme], models[m.kernel])
 		}
-		models[of(r)][[3]int{r.Shape.Hidden, r.Shape.Experts, r.Shape.TopK}] = true
-		most[r.Scheme] = max(most[r.Scheme], len(models[of(r)]))
 	}
 	left := map[kernel]int{}
 	rows = slices.DeleteFunc(rows, func(r calibrate.Row) bool {
-		few := len(models[of(&r)]) < most[r.Scheme]
+		few := models[of(&r)] < most[r.Scheme]
 		if few {
 			left[of(&r)]++
 		}
