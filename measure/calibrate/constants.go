@@ -420,8 +420,13 @@ func (b *builder) links() {
 		samples, fused = append(fused, samples...), nil
 	}
 	keys := []roofline.Constant{roofline.LinkShare, base, perGPU}
-	if b.sliced(samples) {
+	sliced := 0.0
+	for i := range samples {
+		sliced += samples[i].kernel.Sliced
+	}
+	if sliced >= least { // all-reduces in two exchanges tell their share of the link, whose fit begins at that of one exchange
 		keys = append(keys, roofline.OneShotSlicedShare)
+		b.byDefault(roofline.OneShotSlicedShare, b.value(roofline.LinkShare))
 	}
 	b.fit(samples, "all-reduces", keys, hold(samples, perGPU)...)
 	if b.file.Engine != Native {
@@ -431,20 +436,6 @@ func (b *builder) links() {
 		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
 	b.fusedAllReduces(fused)
-}
-
-// sliced reports whether enough all-reduces take two exchanges to tell their share of the link. Its fit begins at
-// the share of one exchange.
-func (b *builder) sliced(samples []sample) bool {
-	n := 0
-	for i := range samples {
-		n += int(samples[i].kernel.Sliced)
-	}
-	if n < least {
-		return false
-	}
-	b.byDefault(roofline.OneShotSlicedShare, b.value(roofline.LinkShare))
-	return true
 }
 
 // sumRow is the message of one row of the native engine's all-reduces that are timed:

@@ -37,8 +37,8 @@ type equation struct {
 	resamples int // number of fits of an interval; 0 for the default
 
 	// basins are where else a fit begins: the loss may have several minima. Of them it takes one that is better by the
-	// loss of a sample that is off by the knee. Nil for none.
-	basins func(start []float64) [][]float64
+	// loss of a sample that is off by the knee.
+	basins [][]float64
 }
 
 // byLaw is the time of a sample's kernel by the law of its class, on a machine whose
@@ -136,11 +136,8 @@ func (f *fit) hold(k int) bool {
 
 // nearest fits the free constants from start and from the other basins.
 func (f *fit) nearest(start []float64) {
-	begins, better, lowest := [][]float64{start}, knee*(math.Sqrt2-1), math.Inf(1)
-	if f.basins != nil {
-		begins = append(begins, f.basins(start)...)
-	}
-	for _, begin := range begins {
+	better, lowest := knee*(math.Sqrt2-1), math.Inf(1)
+	for _, begin := range append([][]float64{start}, f.basins...) {
 		begin = slices.Clone(begin)
 		for i, held := range f.held {
 			if held {

@@ -50,12 +50,12 @@ func inTurn(samples []sample) {
 
 // rested is a law of products with the rest between two rows that explains samples best.
 func rested(law equation, samples []sample, start []float64, hold []roofline.Constant) equation {
-	best, lowest := governed(law, 0), math.Inf(1)
+	best, lowest := governed(law, start, 0), math.Inf(1)
 	if !slices.ContainsFunc(samples, func(s sample) bool { return s.inTurn }) || !slices.Contains(law.keys, roofline.GEMMSustained) {
 		return best
 	}
 	for r := range rests {
-		f := newFit(governed(law, r), samples, start, hold)
+		f := newFit(governed(law, start, r), samples, start, hold)
 		f.nearest(start)
 		if sum := f.loss(samples, f.value); sum < lowest {
 			best, lowest = f.equation, sum
@@ -66,7 +66,7 @@ func rested(law equation, samples []sample, start []float64, hold []roofline.Con
 
 // governed is a law of products that knows how long a table's calls took: those behind governorDelay run at the rate that
 // the power limit sustains. Between two rows the board rests by one of rests. A law without that constant is left as it is.
-func governed(law equation, rest int) equation {
+func governed(law equation, start []float64, rest int) equation {
 	burst, held := slices.Index(law.keys, roofline.GEMMCompute), slices.Index(law.keys, roofline.GEMMSustained)
 	if burst < 0 || held < 0 {
 		return law
@@ -95,11 +95,9 @@ func governed(law equation, rest int) equation {
 		}
 		return share*time + (1-share)*slower
 	}
-	out.basins = func(start []float64) [][]float64 { // a rate that is held back and one that is not explain most rows alike
-		other := slices.Clone(start)
-		other[burst], other[held] = min(1, 1.2*start[burst]), 0.9*start[burst]
-		return [][]float64{other}
-	}
+	other := slices.Clone(start) // a rate that is held back and one that is not explain most rows alike
+	other[burst], other[held] = min(1, 1.2*start[burst]), 0.9*start[burst]
+	out.basins = [][]float64{other}
 	return out
 }
 

@@ -65,7 +65,7 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	for i, k := range keys {
 		start[i] = v.base.Constants[k]
 	}
-	f, refused := solvePossible(v.equation(keys), samples, start)
+	f, refused := solvePossible(v.equation(keys, start), samples, start)
 	f.leaveOut()
 	return s.file(g, v, f, refused)
 }
@@ -90,19 +90,17 @@ func solvePossible(e equation, samples []sample, start []float64) (f *fit, refus
 var hostScales = []float64{2, 4, 16}
 
 // slowHosts are starts with slower hosts.
-func slowHosts(keys []roofline.Constant) func(start []float64) [][]float64 {
-	return func(start []float64) (all [][]float64) {
-		for _, scale := range hostScales {
-			slow := slices.Clone(start)
-			for i, k := range keys {
-				if k.Info().Engine {
-					slow[i] *= scale
-				}
+func slowHosts(keys []roofline.Constant, start []float64) (all [][]float64) {
+	for _, scale := range hostScales {
+		slow := slices.Clone(start)
+		for i, k := range keys {
+			if k.Info().Engine {
+				slow[i] *= scale
 			}
-			all = append(all, slow)
 		}
-		return all
+		all = append(all, slow)
 	}
+	return all
 }
 
 // file puts the constants into a calibration. Refused are the values of those that came out as none that there can be.

@@ -221,9 +221,9 @@ func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constan
 	return c
 }
 
-// equation is the time of a sample. A fit tries constants that cannot be too: with these it takes for ever. Of what depends on constants
-// that are tied to others, these account.
-func (v *evaluator) equation(keys []roofline.Constant) equation {
+// equation is the time of a sample, whose fit begins at start. A fit tries constants that cannot be too: with these it takes for ever. Of
+// what depends on constants that are tied to others, these account.
+func (v *evaluator) equation(keys []roofline.Constant, start []float64) equation {
 	ties := tied(keys)
 	time := func(p []float64, s *sample, slopes []float64) float64 {
 		clear(slopes)
@@ -251,5 +251,5 @@ func (v *evaluator) equation(keys []roofline.Constant) equation {
 		}
 		return float64(t)
 	}
-	return equation{keys: keys, time: time, resamples: fewResamples, basins: slowHosts(keys)}
+	return equation{keys: keys, time: time, resamples: fewResamples, basins: slowHosts(keys, start)}
 }
