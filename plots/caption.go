@@ -65,13 +65,13 @@ func splitsPart(c *analytic.Case, v Variable) string {
 	var parts []string
 	for _, d := range [...]struct {
 		name string
-		n    int
-	}{{"TP", p.TP}, {"PP", p.PP}, {"EP", p.EP}, {"MoE TP", p.MoETP}, {"DP", p.DP}} {
+		n    *int
+	}{{"TP", &p.TP}, {"PP", &p.PP}, {"EP", &p.EP}, {"MoE TP", &p.MoETP}, {"DP", &p.DP}} {
 		switch {
-		case v == ByTP && d.name == "TP":
-			parts = append(parts, "TP varied")
-		case d.n > 1:
-			parts = append(parts, fmt.Sprintf("%s %d", d.name, d.n))
+		case v == ByTP && (d.n == &p.TP || d.n == expertRanks(p)):
+			parts = append(parts, d.name+" varied")
+		case *d.n > 1:
+			parts = append(parts, fmt.Sprintf("%s %d", d.name, *d.n))
 		}
 	}
 	if p.SP {

@@ -227,3 +227,20 @@ func TestTicksAreEven(t *testing.T) {
 		}
 	}
 }
+
+// Experts that lie on the ranks of TP lie on fewer of them where TP is smaller. A sweep of TP with EP 16 had no point below 16 GPUs.
+func TestSweepOfTPTakesExpertsAlong(t *testing.T) {
+	c := testCase(t, "deepseek-v3", "h200", 1, 16)
+	c.Parallel.EP = 16
+	curve, err := Sweep(c, ByTP, []int{4, 8}, "")
+	testkit.Must(t, err)
+	c.Parallel.TP, c.Parallel.EP = 8, 8
+	want, err := Sweep(c, ByBatch, []int{1}, "")
+	testkit.Must(t, err)
+	if got := curve.Points[1]; got.TTFT != want.Points[0].TTFT || got.TPOT != want.Points[0].TPOT {
+		t.Errorf("TP 8 of EP 16: TTFT %v, TPOT %v, want %v, %v", got.TTFT, got.TPOT, want.Points[0].TTFT, want.Points[0].TPOT)
+	}
+	if got := SweepCaption(ByTP, c); !strings.Contains(got, "TP varied · EP varied") {
+		t.Errorf("caption %q does not say that EP varies", got)
+	}
+}

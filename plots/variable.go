@@ -41,9 +41,22 @@ func (v Variable) Set(c analytic.Case, x int) analytic.Case {
 	case ByContext:
 		c.Workload.PromptLen = x
 	case ByTP:
+		if n := expertRanks(&c.Parallel); n != nil {
+			*n = *n / max(c.Parallel.TP, 1) * x
+		}
 		c.Parallel.TP = x
 	}
 	return c
+}
+
+// expertRanks is the degree of parallelism of the experts that goes along with TP, since they lie on the same ranks; nil where none does.
+func expertRanks(p *analytic.Parallelism) *int {
+	for _, n := range []*int{&p.EP, &p.MoETP} {
+		if *n > 1 && *n%max(p.TP, 1) == 0 {
+			return n
+		}
+	}
+	return nil
 }
 
 // A Point is what charts show of one estimate of a sweep.

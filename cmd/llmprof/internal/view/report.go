@@ -138,7 +138,7 @@ func (e *Estimate) pictures(files bool) (map[string]report.Part, error) {
 		"sweep-batch":    func() (*plots.Figure, error) { return e.drawSweep(plots.ByBatch) },
 		"sweep-context":  func() (*plots.Figure, error) { return e.drawSweep(plots.ByContext) },
 	}
-	if e.Machine.GPU.GPUsPerNode > 1 && e.Machine.GPU.LinkAmong(2) > 0 {
+	if curve := e.swept(plots.ByTP); e.Machine.GPU.GPUsPerNode > 1 && e.Machine.GPU.LinkAmong(2) > 0 && len(curve.Points) > 0 {
 		draw["sweep-tp"] = func() (*plots.Figure, error) { return e.drawSweep(plots.ByTP) }
 	}
 	names := slices.Sorted(maps.Keys(draw))
@@ -200,8 +200,12 @@ func (e *Estimate) drawMemory(v plots.Variable) (*plots.Figure, error) {
 // drawSweep sweeps the doublings of a variable, less those that the model cannot
 // be split into.
 func (e *Estimate) drawSweep(v plots.Variable) (*plots.Figure, error) {
+	return plots.Latency(plots.SweepCaption(v, &e.Case), v, []plots.Curve{e.swept(v)})
+}
+
+func (e *Estimate) swept(v plots.Variable) plots.Curve {
 	curve, _ := Swept(v, &e.Case, e.Request.GPU, SweepValues(v, &e.Case))
-	return plots.Latency(plots.SweepCaption(v, &e.Case), v, []plots.Curve{curve})
+	return curve
 }
 
 // Swept is the curve over the values of a variable that can be, and why the others cannot.
