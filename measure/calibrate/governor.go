@@ -49,13 +49,13 @@ func inTurn(samples []sample) {
 }
 
 // rested is a law of products with the rest between two rows that explains samples best.
-func rested(law equation, samples []sample, start []float64, hold []roofline.Constant) equation {
-	best, lowest := governed(law, start, 0), math.Inf(1)
+func rested(law, late equation, samples []sample, start []float64, hold []roofline.Constant) equation {
+	best, lowest := governed(law, late, start, 0), math.Inf(1)
 	if !slices.ContainsFunc(samples, func(s sample) bool { return s.inTurn }) || !slices.Contains(law.keys, roofline.GEMMSustained) {
 		return best
 	}
 	for r := range rests {
-		f := newFit(governed(law, start, r), samples, start, hold)
+		f := newFit(governed(law, late, start, r), samples, start, hold)
 		f.nearest(start)
 		if sum := f.loss(samples, f.value); sum < lowest {
 			best, lowest = f.equation, sum
@@ -66,12 +66,13 @@ func rested(law equation, samples []sample, start []float64, hold []roofline.Con
 
 // governed is a law of products that knows how long a table's calls took: those behind governorDelay run at the rate that
 // the power limit sustains. Between two rows the board rests by one of rests. A law without that constant is left as it is.
-func governed(law equation, start []float64, rest int) equation {
+// Late is the law again, on a machine of its own, which keeps the constants that it was last asked for.
+func governed(law, late equation, start []float64, rest int) equation {
 	burst, held := slices.Index(law.keys, roofline.GEMMCompute), slices.Index(law.keys, roofline.GEMMSustained)
 	if burst < 0 || held < 0 {
 		return law
 	}
-	slow, late := make([]float64, len(law.keys)), make([]float64, len(law.keys))
+	slow, slower := make([]float64, len(law.keys)), make([]float64, len(law.keys))
 	out := law
 	out.time = func(p []float64, s *sample, slopes []float64) float64 {
 		time := law.time(p, s, slopes)
@@ -82,18 +83,18 @@ func governed(law equation, start []float64, rest int) equation {
 		copy(slow, p)
 		slow[burst] = p[held]
 		if slopes == nil {
-			return share*time + (1-share)*law.time(slow, s, nil)
+			return share*time + (1-share)*late.time(slow, s, nil)
 		}
-		slower := law.time(slow, s, late)
-		late[burst], late[held] = 0, late[burst]
+		long := late.time(slow, s, slower)
+		slower[burst], slower[held] = 0, slower[burst]
 		early := share
 		if share > 0 { // longer calls leave fewer of them to the burst
-			early += (1 + share) * (slower/time - 1)
+			early += (1 + share) * (long/time - 1)
 		}
 		for i := range slopes {
-			slopes[i] = early*slopes[i] + (1-share)*late[i]
+			slopes[i] = early*slopes[i] + (1-share)*slower[i]
 		}
-		return share*time + (1-share)*slower
+		return share*time + (1-share)*long
 	}
 	other := slices.Clone(start) // a rate that is held back and one that is not explain most rows alike
 	other[burst], other[held] = min(1, 1.2*start[burst]), 0.9*start[burst]
