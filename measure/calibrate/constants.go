@@ -224,7 +224,7 @@ func (b *builder) law(keys ...roofline.Constant) equation {
 			c[k] = v.Value
 		}
 	}
-	return byLaw(roofline.NewMachine(b.peaks, &c), keys...)
+	return byLaw(b.peaks, c, keys...)
 }
 
 func (b *builder) value(c roofline.Constant) float64 { return b.file.Values[c.String()].Value }

@@ -41,16 +41,17 @@ type equation struct {
 	basins [][]float64
 }
 
-// byLaw is the time of a sample's kernel by the law of its class, on a machine whose
-// other constants are known.
-func byLaw(m *roofline.Machine, keys ...roofline.Constant) equation {
+// byLaw is the time of a sample's kernel by the law of its class, with other constants that are known.
+func byLaw(peaks *roofline.Peaks, c roofline.Constants, keys ...roofline.Constant) equation {
+	var m *roofline.Machine
 	var last []float64
 	return equation{keys: keys, time: func(p []float64, s *sample, slopes []float64) float64 {
-		if !slices.Equal(last, p) { // all samples are evaluated at one point, and then at the next
+		if m == nil || !slices.Equal(last, p) { // all samples are evaluated at one point, and then at the next
 			last = append(last[:0], p...)
 			for i, k := range keys {
-				m.Set(k, p[i])
+				c[k] = p[i]
 			}
+			m = roofline.NewMachine(peaks, &c)
 		}
 		if slopes == nil {
 			return float64(m.Time(&s.kernel))

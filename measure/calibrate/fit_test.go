@@ -27,8 +27,7 @@ func ofH200(t *testing.T, keys ...roofline.Constant) equation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := hardware.DefaultCalibration(g).Constants
-	return byLaw(roofline.NewMachine(peaks, &c), keys...)
+	return byLaw(peaks, hardware.DefaultCalibration(g).Constants, keys...)
 }
 
 // timed is a sample of a point that takes so many seconds.
