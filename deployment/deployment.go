@@ -66,7 +66,7 @@ func (l *Library) Bare(ctx context.Context, q *Request) (*Deployment, error) {
 	if err := d.inHost(); err != nil {
 		return nil, err
 	}
-	if err := d.settle(); err != nil {
+	if err := d.resolve(); err != nil {
 		return nil, unit.Wrong(err)
 	}
 	if d.Machine, err = d.machine(d.GPU); err != nil {
@@ -76,14 +76,14 @@ func (l *Library) Bare(ctx context.Context, q *Request) (*Deployment, error) {
 	return d, nil
 }
 
-// settle makes the case once model and GPU are known, and finds the engine that runs it.
-func (d *Deployment) settle() error {
+// resolve makes the case once model and GPU are known, and finds the engine that runs it.
+func (d *Deployment) resolve() error {
 	q := d.Request
 	if q.Text {
-		if d.Model.Towers == 0 {
+		if d.Model.EncoderParams == 0 {
 			return unit.Errorf("{language_model_only}: %s has no towers that count", d.Model.Name)
 		}
-		d.Model = d.Model.WithoutTowers()
+		d.Model = d.Model.WithoutEncoders()
 	}
 	if err := d.chooseScheme(); err != nil {
 		return err
@@ -175,11 +175,11 @@ func (d *Deployment) chooseEngine() (err error) {
 // chooseMix quantizes the model as a mix of formats of llama.cpp that was asked for has it, or as the published GGUF files of the model do,
 // and reports whether there is one.
 func (d *Deployment) chooseMix() (bool, error) {
-	mix, published := d.Request.Weights, models.PublishedMix(d.Model)
+	mix, published := d.Request.Weights, models.PublishedFileType(d.Model)
 	if mix == "" && (engine.ReadsGGUF(d.Request.Engine) || d.Request.Engine == "" && d.Request.atHome()) {
 		mix = published
 	}
-	if !models.IsMix(mix) {
+	if !models.IsFileType(mix) {
 		return false, nil
 	}
 	m, err := d.from.quantize(d.Model, mix)

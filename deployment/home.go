@@ -189,7 +189,7 @@ func (d *Deployment) fitsAtHome() bool {
 		return false
 	}
 	var err error
-	if mix := models.PublishedMix(d.Model); mix != "" && d.Request.Weights == "" {
+	if mix := models.PublishedFileType(d.Model); mix != "" && d.Request.Weights == "" {
 		if base.Model, err = d.from.quantize(d.Model, mix); err != nil {
 			return false
 		}

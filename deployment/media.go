@@ -83,7 +83,7 @@ func (x Media) Of(m *models.Model) (encoders []operator.Encoder, tokens int, err
 		add("audio_encoder", one, 1)
 	}
 	for i := range encoders { // Which of the parameters are of which tower is not known apart.
-		encoders[i].Params = float64(m.Towers) / float64(len(encoders))
+		encoders[i].Params = float64(m.EncoderParams) / float64(len(encoders))
 	}
 	return encoders, tokens, nil
 }

@@ -148,7 +148,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 func Words(key string) []string {
 	switch key {
 	case "weights":
-		return append(models.SchemeNames(), models.Mixes()...)
+		return append(models.SchemeNames(), models.FileTypes()...)
 	case "act", "kv":
 		var names []string
 		for _, f := range unit.Formats() {

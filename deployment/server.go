@@ -86,7 +86,7 @@ func (d *Deployment) Server(ctx context.Context) (*serving.Server, error) {
 	}
 	rules.Async = rules.Async && !d.runs.Profile().Blocking
 	rules.Within(p)
-	if err := q.together(); err != nil {
+	if err := q.checkNeeds(); err != nil {
 		return nil, err
 	}
 	v := &serving.Server{
@@ -160,8 +160,8 @@ func (d *Deployment) rules() (engine.Scheduler, error) {
 	return r, nil
 }
 
-// together refuses settings of a server that have no meaning without another one.
-func (q *Request) together() error {
+// checkNeeds refuses settings of a server that have no meaning without another one.
+func (q *Request) checkNeeds() error {
 	drafts, prefillers := or(q.Drafts, 0) > 0, or(q.Prefillers, 0) > 0
 	for _, x := range []struct {
 		key  string

@@ -26,7 +26,7 @@ const (
 // decode reads the text into v if it is within the limits.
 func (s *source) decode(v any) (toml.MetaData, error) {
 	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(s.text)
-	if limit, ok := errors.AsType[*input.Excess](err); ok {
+	if limit, ok := errors.AsType[*input.LimitError](err); ok {
 		return toml.MetaData{}, s.in(fileerror.Span{Line: limit.Line, Column: limit.Column, Width: 1}, limit.Problem)
 	}
 	meta, err := toml.Decode(s.text, v)

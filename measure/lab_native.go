@@ -18,11 +18,11 @@ import (
 	"llmprof/models/safetensors"
 )
 
-// settleNative completes the settings of the native engine, which reads nothing
+// resolveNative completes the settings of the native engine, which reads nothing
 // of the hub itself: the config.json goes with the load, and weights are those of
 // a folder, else random. What the engine does not run is found out here, before
 // anything is started.
-func (l *Lab) settleNative(ctx context.Context, set *Settings, m *models.Model, p *experiment.Point) error {
+func (l *Lab) resolveNative(ctx context.Context, set *Settings, m *models.Model, p *experiment.Point) error {
 	load := &set.Load
 	if load.Config == nil {
 		var err error

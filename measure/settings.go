@@ -132,7 +132,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		}
 	}
 	if p.Engine == experiment.Native {
-		if err := l.settleNative(ctx, set, m, p); err != nil {
+		if err := l.resolveNative(ctx, set, m, p); err != nil {
 			return nil, err
 		}
 	}

@@ -58,7 +58,7 @@ func (m *Model) Params() int64 {
 // ParamsWithEncoders counts the parameters with those of encoders of vision and audio, and reports whether these are known.
 func (m *Model) ParamsWithEncoders() (n int64, known bool) {
 	uncounted := slices.ContainsFunc(m.Notes, func(note string) bool { return strings.HasSuffix(note, uncountedEncoder) })
-	return m.Params() + m.Towers, !uncounted
+	return m.Params() + m.EncoderParams, !uncounted
 }
 
 // ActiveParams counts the parameters that one token takes part in: of the

@@ -79,7 +79,7 @@ func encoderKind(tower map[string]any, wrapper string) (kind, text string, known
 		kinds[0], kinds[1] = kinds[1], kinds[0]
 	}
 	for _, kind = range kinds {
-		if text, known = fieldTable().Towers[kind]; known && kind != "" {
+		if text, known = fieldTable().Encoders[kind]; known && kind != "" {
 			return kind, text, true
 		}
 	}

@@ -29,8 +29,8 @@ var fileTypes = []fileType{
 	{"TQ2_0", 37, "TQ2_0"}, {"TQ1_0", 36, "TQ1_0"}, {"Q2_0", 41, "Q2_0"}, {"Q1_0", 40, "Q1_0"},
 }
 
-// Mixes lists the names of llama.cpp's quantizations, the largest first.
-func Mixes() []string {
+// FileTypes lists the names of llama.cpp's quantizations, the largest first.
+func FileTypes() []string {
 	names := make([]string, len(fileTypes))
 	for i := range fileTypes {
 		names[i] = strings.ToLower(fileTypes[i].name)
@@ -54,8 +54,8 @@ func findFileType(name string) (*fileType, bool) {
 	return nil, false
 }
 
-// IsMix reports whether name is a quantization of llama.cpp.
-func IsMix(name string) bool {
+// IsFileType reports whether name is a quantization of llama.cpp.
+func IsFileType(name string) bool {
 	_, ok := findFileType(name)
 	return ok
 }
@@ -86,7 +86,7 @@ func fileTypeName(file int64) string {
 func Quantize(m *Model, name string) (*Model, error) {
 	x, ok := findFileType(name)
 	if !ok {
-		return nil, fmt.Errorf("%q is no quantization of llama.cpp (known: %s)", name, strings.Join(Mixes(), ", "))
+		return nil, fmt.Errorf("%q is no quantization of llama.cpp (known: %s)", name, strings.Join(FileTypes(), ", "))
 	}
 	base, err := gguf.ParseType(x.base)
 	if err != nil {
@@ -105,9 +105,9 @@ func Quantize(m *Model, name string) (*Model, error) {
 	return &out, nil
 }
 
-// PublishedMix is the quantization of llama.cpp in which a checkpoint's formats are published, "" where it has 16 bits or
+// PublishedFileType is the quantization of llama.cpp in which a checkpoint's formats are published, "" where it has 16 bits or
 // formats that llama.cpp does not read.
-func PublishedMix(m *Model) string {
+func PublishedFileType(m *Model) string {
 	for _, b := range m.Blocks() {
 		if e := b.Experts; e != nil && len(e.In) > 0 && keepsMXFP4(&e.In[0]) && m.Stored.Experts {
 			return "mxfp4_moe"

@@ -59,7 +59,7 @@ func TestExpertsStayInMXFP4(t *testing.T) {
 	for name, want := range map[string]float64{"gpt-oss-20b": 11.27 * (1 << 30), "gpt-oss-120b": 59.02 * (1 << 30)} {
 		m, err := table.Model(name)
 		testkit.Must(t, err)
-		if mix := models.PublishedMix(m); mix != "mxfp4_moe" {
+		if mix := models.PublishedFileType(m); mix != "mxfp4_moe" {
 			t.Errorf("%s is published as %q", name, mix)
 		}
 		for _, mix := range []string{"mxfp4_moe", "q8_0"} {

@@ -70,7 +70,7 @@ func (x *inferred) note(format string, args ...any) {
 // unread lists the fields that neither it nor another reader asked for, and that are not known to do no harm.
 func (x *inferred) unread(others map[string]bool) (fields []string) {
 	for _, field := range slices.Sorted(maps.Keys(x.config)) {
-		if !x.lookedUp[field] && !others[field] && !isEmpty(x.config[field]) && !fieldTable().harmless[field] && len(fields) < 20 {
+		if !x.lookedUp[field] && !others[field] && !isEmpty(x.config[field]) && !fieldTable().ignored[field] && len(fields) < 20 {
 			fields = append(fields, short(field))
 		}
 	}

@@ -20,25 +20,25 @@ import (
 
 // A Model is the shape of one decoder.
 type Model struct {
-	Name       string // name that the user or the table gives
-	Family     string // Hugging Face model_type
-	Source     string // origin of the shape: URL, file or repo id
-	Vocab      int    // rows of the embedding
-	Hidden     int    // width of the residual stream
-	MaxContext int    // tokens the model was made for; 0 if its positions set no limit
-	Embedding  Embedding
-	Layers     []Layer
-	Order      []int // the kind of every layer from the first to the last, as an index in Layers
-	FinalNorms []Norm
-	Head       Linear // projection to the vocabulary; its weights are the embedding's if TiedHead
-	TiedHead   bool
-	Drafts     int         // draft (MTP) layers, which are no part of Layers
-	Stored     Stored      // the formats that the published checkpoint is stored in
-	Cache      unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
-	Rotary     []Rotary    // tables of rotary positions
-	Towers     int64       // parameters of encoders of vision and audio and of their projectors, which the shape leaves out; 0 where not known
-	Quantized  []string    // repositories of the hub with quantized weights of a built-in model
-	Notes      []string    // parts that the shape leaves out: a vision encoder, a draft (MTP) layer
+	Name          string // name that the user or the table gives
+	Family        string // Hugging Face model_type
+	Source        string // origin of the shape: URL, file or repo id
+	Vocab         int    // rows of the embedding
+	Hidden        int    // width of the residual stream
+	MaxContext    int    // tokens the model was made for; 0 if its positions set no limit
+	Embedding     Embedding
+	Layers        []Layer
+	Order         []int // the kind of every layer from the first to the last, as an index in Layers
+	FinalNorms    []Norm
+	Head          Linear // projection to the vocabulary; its weights are the embedding's if TiedHead
+	TiedHead      bool
+	Drafts        int         // draft (MTP) layers, which are no part of Layers
+	Stored        Stored      // the formats that the published checkpoint is stored in
+	Cache         unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
+	Rotary        []Rotary    // tables of rotary positions
+	EncoderParams int64       // parameters of vision and audio encoders and their projectors, which the shape leaves out; 0 where not known
+	Quantized     []string    // repositories of the hub with quantized weights of a built-in model
+	Notes         []string    // parts that the shape leaves out: a vision encoder, a draft (MTP) layer
 
 	media map[string]media // how its images and its audio become tokens, by "image" and "audio"
 }
@@ -298,10 +298,10 @@ type Stored struct {
 	unknown bool        // The config names a quantization that is not understood, and the tensors say what it takes.
 }
 
-// WithoutTowers is the model of which only the decoder is loaded.
-func (m *Model) WithoutTowers() *Model {
+// WithoutEncoders is the model of which only the decoder is loaded.
+func (m *Model) WithoutEncoders() *Model {
 	text := m.WithMedia()
-	text.Towers, text.media = 0, nil
+	text.EncoderParams, text.media = 0, nil
 	return text
 }
 

@@ -65,7 +65,7 @@ const countedEncoder = ") counts in the memory of servers alone: the model is pr
 
 // countEncoders gives a model the parameters of its encoders, and says so in place of the note that they are left out.
 func (m *Model) countEncoders(params int64) {
-	if m.Towers = params; params == 0 {
+	if m.EncoderParams = params; params == 0 {
 		return
 	}
 	for i, n := range m.Notes {

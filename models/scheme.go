@@ -101,19 +101,19 @@ func ParseScheme(name string) (Scheme, error) {
 		}
 	}
 	known := strings.Join(SchemeNames(), ", ") + "; awq, gptq, smoothquant"
-	if IsMix(name) {
+	if IsFileType(name) {
 		return Scheme{}, fmt.Errorf("%.40q is a quantization of llama.cpp, which has several formats: want one of %s", name, known)
 	}
-	names := slices.Concat(SchemeNames(), slices.Sorted(maps.Keys(schemeAliases)), Mixes())
+	names := slices.Concat(SchemeNames(), slices.Sorted(maps.Keys(schemeAliases)), FileTypes())
 	if len(spelling.Near(name, names)) > 0 {
 		return Scheme{}, fmt.Errorf("unknown weight scheme %.40q; %s", name, spelling.Hint(name, names))
 	}
-	return Scheme{}, fmt.Errorf("unknown weight scheme %.40q (known: %s; of llama.cpp %s)", name, known, strings.Join(Mixes(), ", "))
+	return Scheme{}, fmt.Errorf("unknown weight scheme %.40q (known: %s; of llama.cpp %s)", name, known, strings.Join(FileTypes(), ", "))
 }
 
 // CheckWeights reports what is wrong with a name that is neither a scheme nor a quantization of llama.cpp.
 func CheckWeights(name string) error {
-	if IsMix(name) {
+	if IsFileType(name) {
 		return nil
 	}
 	_, err := ParseScheme(name)

@@ -20,7 +20,7 @@ func (r *reader) refuseUnread(m *Model) {
 	var unread []string
 	for _, field := range slices.Sorted(maps.Keys(r.config)) {
 		v := r.config[field]
-		if r.lookedUp[field] || isEmpty(v) || known.harmless[field] || slices.Contains(known.Idle[field], r.types[0]) || r.repeats(field) {
+		if r.lookedUp[field] || isEmpty(v) || known.ignored[field] || slices.Contains(known.Redundant[field], r.types[0]) || r.repeats(field) {
 			continue
 		}
 		unread = append(unread, short(field)+" ("+kindOf(v)+")")
@@ -122,36 +122,36 @@ func (r *reader) knownWindow() {
 
 // A fieldKnowledge is what is known of fields and model types beside what families read.
 type fieldKnowledge struct {
-	// Harmless fields say neither how large a matrix is nor what is computed with it: names, tokens, training, scales, bases of
+	// Ignored fields say neither how large a matrix is nor what is computed with it: names, tokens, training, scales, bases of
 	// rotary positions, which experts are chosen, text generation.
-	Harmless []string
-	// Idle fields are sizes and switches that some families read and that the code of these families leaves aside, or that
+	Ignored []string
+	// Redundant fields are sizes and switches that some families read and that the code of these families leaves aside, or that
 	// say in another way what was read.
-	Idle map[string][]string
+	Redundant map[string][]string
 	// Unread says of model types that exist which of their parts is not understood.
 	Unread map[string]string
 	// Classes are what the configuration classes of transformers assume of the fields that are read here.
 	Classes map[string]json.RawMessage
 	// Encoders and Projectors are formulas of the parameters of encoders, by their own model types, and of what projects them to
 	// the decoder, by the model types of the whole.
-	Towers, Projectors map[string]string
+	Encoders, Projectors map[string]string
 	// Media are the rules by which processors make tokens of images ("image") and of recordings ("audio"), by the model types of
 	// the whole.
 	Media map[string]map[string]mediaRule
 
-	harmless map[string]bool // harmless fields, encoders, which notes name, and wrappers
+	ignored map[string]bool // harmless fields, encoders, which notes name, and wrappers
 }
 
 //go:embed fields.json
 var fieldsJSON []byte
 
 var fieldTable = sync.OnceValue(func() *fieldKnowledge {
-	t := &fieldKnowledge{harmless: make(map[string]bool)}
+	t := &fieldKnowledge{ignored: make(map[string]bool)}
 	if err := json.Unmarshal(fieldsJSON, t); err != nil {
 		panic(err) // a file of this package
 	}
-	for _, field := range slices.Concat(t.Harmless, encoderFields(), wrapped()) {
-		t.harmless[field] = true
+	for _, field := range slices.Concat(t.Ignored, encoderFields(), wrapped()) {
+		t.ignored[field] = true
 	}
 	return t
 })

@@ -25,7 +25,7 @@ type entry struct {
 	Aliases []string `json:"aliases"`
 	Source  string   `json:"source"`
 	Published
-	Towers int64 `json:"tower_params,omitempty"` // parameters of vision and audio encoders, which params leaves out
+	EncoderParams int64 `json:"tower_params,omitempty"` // parameters of vision and audio encoders, which params leaves out
 	// Quantized are repositories of the hub with quantized weights of the model, whose names say how.
 	Quantized []string        `json:"quantized,omitempty"`
 	Config    json.RawMessage `json:"config"`
@@ -169,11 +169,11 @@ func (e *entry) build() (*Model, error) {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
 	}
 	m.Source, m.Quantized = e.Source, e.Quantized
-	if m.Towers == 0 {
-		m.countEncoders(e.Towers)
+	if m.EncoderParams == 0 {
+		m.countEncoders(e.EncoderParams)
 	}
-	if e.Towers != m.Towers && e.Towers > 0 {
-		return nil, fmt.Errorf("model %s of the table: its towers have %d parameters, published are %d", e.Name, m.Towers, e.Towers)
+	if e.EncoderParams != m.EncoderParams && e.EncoderParams > 0 {
+		return nil, fmt.Errorf("model %s of the table: its encoders have %d parameters, published are %d", e.Name, m.EncoderParams, e.EncoderParams)
 	}
 	if err := e.reproduce(m.Params()); err != nil {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)

@@ -170,7 +170,7 @@ func (m *Model) whereIs(name string) spot {
 // weigh holds the shape against the tensors of its checkpoint, and takes from them what the matrices of each layer, its
 // experts apart, take in memory. The config says how they share in it.
 func (m *Model) weigh(all Tensors, lenient bool) error {
-	held, towers := make(map[spot]float64), int64(0)
+	held, encoders := make(map[spot]float64), int64(0)
 	total := 0.0
 	for name, e := range all {
 		s, bytes := m.whereIs(name), float64(e.Offsets[1]-e.Offsets[0])
@@ -179,11 +179,11 @@ func (m *Model) weigh(all Tensors, lenient bool) error {
 			held[s] += bytes
 			total += bytes
 		case encoderTensor:
-			towers += e.Elements()
+			encoders += e.Elements()
 		}
 	}
-	if towers > 0 {
-		m.countEncoders(towers)
+	if encoders > 0 {
+		m.countEncoders(encoders)
 	}
 	if total == 0 {
 		return nil

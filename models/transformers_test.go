@@ -45,7 +45,7 @@ func TestTransformers(t *testing.T) {
 			fmt.Fprintf(&list, "%s %s: %s\n", b.ModelType, b.Class, strings.TrimPrefix(reason, b.ModelType+": "))
 			continue
 		}
-		got := m.Params() + m.Towers + allotted(m)
+		got := m.Params() + m.EncoderParams + allotted(m)
 		if got == b.Params {
 			if b.Causal {
 				exact++
@@ -53,7 +53,7 @@ func TestTransformers(t *testing.T) {
 			fmt.Fprintf(&list, "%s %s: %d\n", b.ModelType, b.Class, got)
 			continue
 		}
-		if b.Causal || m.Towers > 0 {
+		if b.Causal || m.EncoderParams > 0 {
 			t.Errorf("%s %s: %d parameters, want %d (off by %d)", b.ModelType, b.Class, got, b.Params, got-b.Params)
 		}
 		fmt.Fprintf(&list, "%s %s: %d without its towers, of %d\n", b.ModelType, b.Class, got, b.Params)

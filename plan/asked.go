@@ -16,14 +16,14 @@ import (
 	"llmprof/unit"
 )
 
-// Asked is what a user asks of a search, as flags, the page and programs fill it alike. What was not given is nil, and Request gives it its
+// Options is what a user asks of a search, as flags, the page and programs fill it alike. What was not given is nil, and Request gives it its
 // default. The tags of a field have its key, and what a command line needs of it: a group, a help text, and what it takes.
 //
 //nolint:lll // A tag cannot be wrapped.
-type Asked struct {
+type Options struct {
 	Models      []string             `json:"model" group:"Plan" short:"m" help:"<models> to try, each as \"llmprof estimate\" takes it"`
 	Prompt      *serving.Lengths     `json:"in" default:"1024" help:"<tokens> of prompts: 1024, 512..2048, mean=2000,p95=6000 or trace:FILE"`
-	Answer      *serving.Lengths     `json:"out" default:"128" help:"<tokens> of answers: as {in}"`
+	Output      *serving.Lengths     `json:"out" default:"128" help:"<tokens> of answers: as {in}"`
 	Images      *deployment.Images   `json:"images" help:"="`
 	Audio       *deployment.Seconds  `json:"audio" help:"="`
 	TTFT        string               `json:"ttft" help:"longest mean <time> to the first token, as 500ms; p95=1s at a percentile"`
@@ -52,7 +52,7 @@ type Asked struct {
 	Limits      []int                `json:"max_num_seqs" default:"16,32,64,128,256,512,1024" help:"most <sequences> at once to try beside the scheduler's; of {concurrency} if given"`
 	Acceptance  *float64             `json:"acceptance" default:"0" help:"try speculation: <probability> that a drafted token is right"`
 	Drafts      []int                `json:"speculative_tokens" default:"1,2,3" help:"<tokens> to draft, where {acceptance} is given"`
-	Together    bool                 `json:"aggregated" help:"try no replicas that only prefill"`
+	Aggregated  bool                 `json:"aggregated" help:"try no replicas that only prefill"`
 	By          string               `json:"by" words:"cost,energy,latency,throughput,model" help:"<objective>: %s (the order of {model}; default: cost, energy where no price is known)"`
 	Expected    bool                 `json:"expected" help:"hold targets to expected times, not to the intervals' slow end"`
 	Trust       string               `json:"trust" default:"measured" words:"measured,any" help:"<evidence> of rows that go first: %s"`
@@ -82,16 +82,16 @@ const (
 )
 
 // Request resolves what is asked, by what the library knows.
-func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Request, err error) {
+func (o *Options) Request(ctx context.Context, from *deployment.Library) (q *Request, err error) {
 	if len(o.Models) == 0 || slices.Contains(o.Models, "") {
 		return nil, unit.Errorf("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
 	}
 	q = &Request{
 		From: from, Named: o.GPUs != nil, Headroom: or(o.Headroom, 0), HitRate: or(o.HitRate, 0), Trusting: o.Trust == "any",
-		Prompt: or(o.Prompt, serving.Fixed(1024)), Gen: or(o.Answer, serving.Fixed(128)),
+		Prompt: or(o.Prompt, serving.Fixed(1024)), Gen: or(o.Output, serving.Fixed(128)),
 		Load:   Load{Rate: or(o.Rate, 0), Concurrency: or(o.Concurrency, 0), Throughput: or(o.Throughput, 0)},
 		Budget: or(o.Budget, 0), MaxGPUs: or(o.MaxGPUs, 0), Expected: o.Expected, Top: or(o.Top, 10), PerGPU: or(o.PerGPU, 1),
-		Limits: o.Limits, Budgets: o.Budgets, Acceptance: or(o.Acceptance, 0), Together: o.Together,
+		Limits: o.Limits, Budgets: o.Budgets, Acceptance: or(o.Acceptance, 0), Together: o.Aggregated,
 	}
 	if q.Budgets == nil {
 		q.Budgets = DefaultBudgets()
@@ -107,7 +107,7 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 			q.Drafts = []int{1, 2, 3}
 		}
 	}
-	if o.MaxGPUs == nil && o.Class == consumer && !q.Load.Given() {
+	if o.MaxGPUs == nil && o.Class == consumer && !q.Load.IsSet() {
 		q.MaxGPUs = deskGPUs
 	}
 	q.By = Cost
@@ -135,7 +135,7 @@ func (o *Asked) Request(ctx context.Context, from *deployment.Library) (q *Reque
 }
 
 // encode adds the images and the audio of a request, of which all models have to make as many tokens.
-func (o *Asked) encode(q *Request, all []*models.Model) error {
+func (o *Options) encode(q *Request, all []*models.Model) error {
 	media := deployment.Media{Images: o.Images, Audio: o.Audio}
 	for i, m := range all {
 		_, tokens, err := media.Of(m)
@@ -153,7 +153,7 @@ func (o *Asked) encode(q *Request, all []*models.Model) error {
 }
 
 // targets reads the longest times: a mean, or percentiles, as "p50=300ms,p99=2s".
-func (o *Asked) targets(q *Request) error {
+func (o *Options) targets(q *Request) error {
 	for of, text := range [figures]string{o.TTFT, o.TPOT, o.ITL, o.E2E} {
 		for part := range strings.SplitSeq(text, ",") {
 			if strings.TrimSpace(part) == "" {
@@ -170,7 +170,7 @@ func (o *Asked) targets(q *Request) error {
 		}
 	}
 	switch {
-	case q.tailed() && !q.Load.Given():
+	case q.tailed() && !q.Load.IsSet():
 		return unit.Errorf("percentiles are of a load: give one, as {rate} 10")
 	case o.P99 && len(q.Targets) == 0:
 		return unit.Errorf("{p99} holds targets to 99th percentiles: give one, as {ttft} 2s")
@@ -211,7 +211,7 @@ func target(of Figure, key, part string) (t Target, err error) {
 }
 
 // numbers checks those that were given.
-func (o *Asked) numbers() error {
+func (o *Options) numbers() error {
 	whole := func(n *int) *float64 {
 		if n == nil {
 			return nil
@@ -244,7 +244,7 @@ func (o *Asked) numbers() error {
 }
 
 // checkNeeds refuses what changes nothing without something else.
-func (o *Asked) checkNeeds() error {
+func (o *Options) checkNeeds() error {
 	rate := o.Rate != nil || o.Throughput != nil
 	load := rate || o.Concurrency != nil
 	home, want := slices.ContainsFunc(o.tried(), leavesWeights), "{engines} "+engine.AtHome().Profile().Name
@@ -254,7 +254,7 @@ func (o *Asked) checkNeeds() error {
 		need      string
 	}{
 		{"acceptance", o.Acceptance != nil, rate, "{rate} or {tps}"},
-		{"aggregated", o.Together, rate, "{rate} or {tps}, under which alone replicas that only prefill are tried"},
+		{"aggregated", o.Aggregated, rate, "{rate} or {tps}, under which alone replicas that only prefill are tried"},
 		{"max_num_batched_tokens", o.Budgets != nil, rate, "{rate} or {tps}"},
 		{"max_num_seqs", o.Limits != nil, load, "a load, as {rate} 10"},
 		{"speculative_tokens", o.Drafts != nil, o.Acceptance != nil, "{acceptance}"}, {"p99", o.P99, load, "a load, as {rate} 10"},
@@ -269,14 +269,14 @@ func (o *Asked) checkNeeds() error {
 }
 
 // cards are the GPUs and engines to try, with their prices, constants and formats.
-func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card, err error) {
+func (o *Options) cards(from *deployment.Library, of []*models.Model) (all []Card, err error) {
 	engines := o.tried()
 	floor, err := unit.ParseFormat(cmp.Or(o.Floor, "fp8"))
 	if err != nil {
 		return nil, unit.Errorf("{quality_floor}: %w", err)
 	}
 	for _, name := range o.Weights {
-		if _, err := models.ParseScheme(name); err != nil && !models.IsMix(name) {
+		if _, err := models.ParseScheme(name); err != nil && !models.IsFileType(name) {
 			return nil, unit.Errorf("{weights}: %w", err)
 		}
 	}
@@ -321,7 +321,7 @@ func (o *Asked) cards(from *deployment.Library, of []*models.Model) (all []Card,
 }
 
 // tried are the engines that were named, else the default, and of cards for a desk that which leaves weights in the memory of the host.
-func (o *Asked) tried() []string {
+func (o *Options) tried() []string {
 	if o.Engines != nil {
 		return o.Engines
 	}
@@ -340,7 +340,7 @@ func leavesWeights(name string) bool {
 
 // card is a GPU with an engine, under the limits that were asked for as far as they are below the board's own. One that cannot be held to
 // them, or misses a figure, has the reason.
-func (o *Asked) card(from *deployment.Library, g *hardware.GPU, by string, constants bool) (Card, error) {
+func (o *Options) card(from *deployment.Library, g *hardware.GPU, by string, constants bool) (Card, error) {
 	c := Card{GPU: g, Request: deployment.Request{
 		GPU: g.Key, Engine: by, P2P: o.P2P, NoP2P: o.NoP2P, NVLink: o.NVLink, Offline: o.Offline, Hardware: o.Hardware,
 		Media: deployment.Media{Images: o.Images, Audio: o.Audio},
@@ -380,7 +380,7 @@ func (c *Card) links() {
 }
 
 // table lists the GPUs to try.
-func (o *Asked) table(from *deployment.Library) ([]hardware.GPU, error) {
+func (o *Options) table(from *deployment.Library) ([]hardware.GPU, error) {
 	table, err := from.GPUs(o.Hardware)
 	if err != nil {
 		return nil, err
@@ -408,7 +408,7 @@ func (o *Asked) table(from *deployment.Library) ([]hardware.GPU, error) {
 }
 
 // linked are the GPUs with the links that were asked for. What no GPU among them uses is refused.
-func (o *Asked) linked(all []hardware.GPU) ([]hardware.GPU, error) {
+func (o *Options) linked(all []hardware.GPU) ([]hardware.GPU, error) {
 	asked := hardware.Links{P2P: o.P2P, NoP2P: o.NoP2P, NVLink: o.NVLink}
 	for _, c := range hardware.LinkChoices() {
 		var l hardware.Links
@@ -422,7 +422,7 @@ func (o *Asked) linked(all []hardware.GPU) ([]hardware.GPU, error) {
 }
 
 // priced are the offers of GPUs: those of prices that were given, else of the list that was named, else of the table.
-func (o *Asked) priced(from *deployment.Library, gpus []hardware.GPU) (map[string][]Offer, error) {
+func (o *Options) priced(from *deployment.Library, gpus []hardware.GPU) (map[string][]Offer, error) {
 	all := map[string][]Offer{}
 	for i := range gpus {
 		if p, ok := gpus[i].Price(); ok && o.PriceFile == "" {

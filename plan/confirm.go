@@ -194,7 +194,7 @@ const leaders = 3
 // confirmed simulates the rows that are shown, the best for longest, as it is the one that is taken. Cards of which simulations refuse a
 // row are searched again.
 func (h *cardSearch) confirmed(ctx context.Context) (*Result, error) {
-	if !h.q.Load.Given() {
+	if !h.q.Load.IsSet() {
 		return h.gather(), nil
 	}
 	for ctx.Err() == nil {

@@ -12,7 +12,7 @@ func (f *Formats) of(m *models.Model, g *hardware.GPU) (*models.Model, models.Sc
 	var err error
 	s := models.StoredScheme(m)
 	switch {
-	case models.IsMix(f.Weights):
+	case models.IsFileType(f.Weights):
 		if m, err = models.Quantize(m, f.Weights); err != nil {
 			return nil, s, err
 		}

@@ -14,13 +14,13 @@ import (
 func TestRowsAtHome(t *testing.T) {
 	ram := unit.Bytes(64e9)
 	for _, x := range []struct {
-		asked   Asked
+		asked   Options
 		without bool // nothing lies in host memory
 	}{
-		{asked: Asked{Models: []string{"gpt-oss-120b"}, GPUs: []string{"rtx-4090"}, MaxGPUs: new(2), Host: "ddr5-6000x2", RAM: &ram}},
-		{asked: Asked{Models: []string{"gpt-oss-120b"}, GPUs: []string{"rtx-3060-12gb"}, MaxGPUs: new(1), Concurrency: new(1)}},
-		{asked: Asked{Models: []string{"llama3.3-70b"}, GPUs: []string{"rtx-4090"}, MaxGPUs: new(2)}},
-		{asked: Asked{Models: []string{"gpt-oss-120b"}, GPUs: []string{"rtx-4090"}, MaxGPUs: new(8), By: "latency"}, without: true},
+		{asked: Options{Models: []string{"gpt-oss-120b"}, GPUs: []string{"rtx-4090"}, MaxGPUs: new(2), Host: "ddr5-6000x2", RAM: &ram}},
+		{asked: Options{Models: []string{"gpt-oss-120b"}, GPUs: []string{"rtx-3060-12gb"}, MaxGPUs: new(1), Concurrency: new(1)}},
+		{asked: Options{Models: []string{"llama3.3-70b"}, GPUs: []string{"rtx-4090"}, MaxGPUs: new(2)}},
+		{asked: Options{Models: []string{"gpt-oss-120b"}, GPUs: []string{"rtx-4090"}, MaxGPUs: new(8), By: "latency"}, without: true},
 	} {
 		x.asked.Engines, x.asked.Top, x.asked.PerGPU, x.asked.Expected = []string{"llama.cpp"}, new(0), new(0), true
 		q, err := x.asked.Request(t.Context(), library())
@@ -62,7 +62,7 @@ func TestRowsAtHome(t *testing.T) {
 
 // Replicas of llama.cpp neither hand caches over nor gain by longer steps, whose passes are as long as --ubatch says.
 func TestSlotsStayTogether(t *testing.T) {
-	asked := Asked{Models: []string{"qwen3-30b-a3b"}, GPUs: []string{"rtx-3070-8gb"}, Engines: []string{"llama.cpp"}, TTFT: "2s",
+	asked := Options{Models: []string{"qwen3-30b-a3b"}, GPUs: []string{"rtx-3070-8gb"}, Engines: []string{"llama.cpp"}, TTFT: "2s",
 		Rate: new(0.2), Top: new(0), PerGPU: new(0)}
 	q, err := asked.Request(t.Context(), library())
 	testkit.Must(t, err)

@@ -151,7 +151,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 			q.Splits = append(q.Splits[:2:2], Split{1, 1, 4, 0})
 		}
 		draw(&q, random)
-		if q.Load.Given() {
+		if q.Load.IsSet() {
 			q.Cards = unscheduled.Cards
 			q.Splits = q.Splits[:2:2]
 		}

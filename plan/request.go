@@ -106,8 +106,8 @@ type Load struct {
 	Throughput  float64 // generated tokens a second
 }
 
-// Given reports whether there is any load.
-func (l *Load) Given() bool { return *l != Load{} }
+// IsSet reports whether there is any load.
+func (l *Load) IsSet() bool { return *l != Load{} }
 
 // An Objective is what deployments are ranked by.
 type Objective string
@@ -365,7 +365,7 @@ func (q *Request) Warnings(rows int) (all []unit.Warning) {
 	place := -1
 	for i := range q.Cards {
 		c := &q.Cards[i]
-		if c.Place != place && c.Model.Towers > 0 && q.MediaTokens == 0 && rows > 0 {
+		if c.Place != place && c.Model.EncoderParams > 0 && q.MediaTokens == 0 && rows > 0 {
 			all = append(all, unit.Warn("text", "%s is priced as text: {images} and {audio} add what its towers see and hear.", c.Model.Name))
 		}
 		place = max(place, c.Place)

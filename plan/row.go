@@ -188,7 +188,7 @@ func (r *Row) Request(q *Request) deployment.Request {
 	d.PromptLen, d.Prompts = tokens(&text)
 	d.GenLen, d.Answers = tokens(&q.Gen)
 	switch parts := max(r.MicroBatches, 1); {
-	case !q.Load.Given() || r.Utilization == 0 && r.search == nil:
+	case !q.Load.IsSet() || r.Utilization == 0 && r.search == nil:
 		set(&d.MicroBatches, parts, 1)
 	case r.Split.PP > 1:
 		d.MicroBatches = &parts
@@ -248,7 +248,7 @@ func (q *Request) score(r *Row) float64 {
 		}
 		return -r.Throughput / float64(r.GPUs)
 	}
-	if q.Load.Given() {
+	if q.Load.IsSet() {
 		return float64(r.PerHour)
 	}
 	return float64(r.PerMillion)
@@ -311,7 +311,7 @@ func Shown(rows []Row, top, perGPU int) (all []Row) {
 // load is given the price is that of an hour, else that of a token. A row whose price is not known is not compared.
 func (q *Request) markPareto(rows []Row) {
 	price := func(r *Row) float64 {
-		if q.Load.Given() {
+		if q.Load.IsSet() {
 			return float64(r.PerHour)
 		}
 		return float64(r.PerMillion)

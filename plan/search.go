@@ -119,7 +119,7 @@ func (h *cardSearch) run(ctx context.Context) {
 		concurrent.Each(len(some), func(i int) {
 			s := some[i]
 			behind := full && (h.q.place(s.card) > limit.place || h.q.place(s.card) == limit.place && s.likely() > beyondOf(limit.score)) ||
-				h.q.Budget > 0 && h.q.Load.Given() && h.q.cheapest() && s.likely() > beyondOf(float64(h.q.Budget))
+				h.q.Budget > 0 && h.q.Load.IsSet() && h.q.cheapest() && s.likely() > beyondOf(float64(h.q.Budget))
 			s.run(ctx, behind)
 			h.progress()
 		})
@@ -234,7 +234,7 @@ func (s *search) impossible() string {
 // continuous reports whether the engine serves the load by continuous batching; else batches start together.
 func (s *search) continuous() bool {
 	_, err := engine.SchedulerOf(s.card.Machine.Engine.Profile().Engine(), s.card.Machine.Engine, s.card.GPU)
-	return err == nil && s.q.Load.Given()
+	return err == nil && s.q.Load.IsSet()
 }
 
 // likely is what the closed form says that the best row of the card ranks by.

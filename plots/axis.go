@@ -218,13 +218,13 @@ type titled struct {
 	above, below string
 }
 
-// A sheet is panels in rows of two over a legend.
-type sheet struct {
+// A panelGrid is panels in rows of two over a legend.
+type panelGrid struct {
 	panels []titled
 	keys   []key
 }
 
-func (s *sheet) draw(c draw.Canvas) {
+func (s *panelGrid) draw(c draw.Canvas) {
 	if len(s.keys) > 0 {
 		legend(&c, s.keys)
 		c = draw.Crop(c, 0, 0, legendHeight(s.keys, c.Max.X-c.Min.X)+2, 0)

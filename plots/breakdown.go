@@ -15,9 +15,9 @@ import (
 	"llmprof/unit"
 )
 
-// A piece is what one group of operators has of a column: all of it has one colour,
+// A segment is what one group of operators has of a column: all of it has one colour,
 // or, of time, each resource that it waits for.
-type piece struct {
+type segment struct {
 	value   float64
 	byBound [roofline.NumBounds]float64
 }
@@ -27,7 +27,7 @@ type quantity struct {
 	section string // "time"
 	phase   string // "prefill", "" for what has none
 	total   float64
-	pieces  [numGroups]piece
+	pieces  [numGroups]segment
 	text    func(float64) string
 	paint   paintOf
 }
@@ -228,7 +228,7 @@ func (v *breakdownView) merge() {
 	}
 }
 
-func (p *piece) add(q *piece) {
+func (p *segment) add(q *segment) {
 	p.value += q.value
 	for b := range p.byBound {
 		p.byBound[b] += q.byBound[b]
@@ -294,7 +294,7 @@ type part struct {
 
 // parts are the colours of a piece: of time those of the resources that it waits
 // for, of FLOPs and traffic those of compute and memory.
-func (c *quantity) parts(p *piece) (all []part) {
+func (c *quantity) parts(p *segment) (all []part) {
 	switch c.paint {
 	case asCompute:
 		return []part{{p.value, colors.Bound(roofline.ByCompute)}}

@@ -14,7 +14,7 @@ import (
 // to it.
 func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 	cl := cluster{title: l.Name, count: l.Count}
-	ops = settleNorms(l, ops)
+	ops = resolveNorms(l, ops)
 	var folded *GraphNode
 	for i := range ops {
 		o := &ops[i]
@@ -233,9 +233,9 @@ func leads(b *models.Block) bool {
 	return !inside
 }
 
-// settleNorms moves the norms that read what their block has made right behind what
+// resolveNorms moves the norms that read what their block has made right behind what
 // makes it, or behind the collective that sums that.
-func settleNorms(l *models.Layer, ops []op) []op {
+func resolveNorms(l *models.Layer, ops []op) []op {
 	settled := slices.Clone(ops)
 	for _, o := range slices.Backward(ops) {
 		b := o.in(l)

@@ -44,7 +44,7 @@ const (
 // UnderLoad draws TTFT and TPOT of servers over their throughput, a line a server and
 // a mark a load.
 func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, error) {
-	v := &sheet{keys: loadKeys(curves)}
+	v := &panelGrid{keys: loadKeys(curves)}
 	switch {
 	case len(curves) == 0:
 		return nil, fmt.Errorf("load: there is nothing to draw")

@@ -37,7 +37,7 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 		}
 	}
 	groups := groupsOf(all)
-	v := &sheet{}
+	v := &panelGrid{}
 	add := func(title, below string, of func(*Deployment) (x, y float64), beside string, more bool) {
 		if p := newParetoPanel(all, groups, of, more); p != nil {
 			v.panels = append(v.panels, titled{p.plot, title + ": " + beside, below})

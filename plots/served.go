@@ -102,7 +102,7 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 		{title: "KV cache in use, %", lines: []servedLine{line(func(t *ServedTime) float64 { return 100 * t.Cache })}},
 		{title: "Tokens per second, prompts and output", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Tokens })}},
 	}
-	v := &sheet{}
+	v := &panelGrid{}
 	for _, p := range panels {
 		most := 0.0
 		for _, q := range p.lines[0].points {
@@ -128,7 +128,7 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 	case len(loads) > NumSeries:
 		return nil, fmt.Errorf("cdf: %d loads: at most %d can be told apart in one picture", len(loads), NumSeries)
 	}
-	v := &sheet{}
+	v := &panelGrid{}
 	for i, l := range loads {
 		ink, dash, _ := Series(i)
 		v.keys = append(v.keys, lineKey(l.Name, Line(1.3, ink, dash...)))

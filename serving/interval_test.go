@@ -81,8 +81,8 @@ func TestIntervalsChangeNothing(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	for _, load := range []Load{poisson(8, 1024, 64, 600), {Arrival: Arrival{Kind: "closed", Concurrency: 20}, Prompt: Fixed(512),
 		Gen: Fixed(32), Requests: 300}} {
-		without := simulate(t, s, load, Options{Steady: load.Settles()})
-		with := simulate(t, s, load, Options{Steady: load.Settles(), Intervals: true})
+		without := simulate(t, s, load, Options{Steady: load.HasSteadyState()})
+		with := simulate(t, s, load, Options{Steady: load.HasSteadyState(), Intervals: true})
 		for i, times := range with.Sketches() {
 			for j, share := range Percentiles {
 				if got, want := times.Quantile(share), without.Sketches()[i].Quantile(share); got != want {

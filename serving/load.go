@@ -60,8 +60,8 @@ type Load struct {
 	Stratified  bool // Each of as many equally likely parts of a distribution as there are requests has one length, in random order.
 }
 
-// Settles reports whether a server may reach a steady state: requests come at a rate that stays.
-func (l *Load) Settles() bool { return l.Arrival.Kind != "closed" && l.Arrival.Kind != "ramp" }
+// HasSteadyState reports whether a server may reach a steady state: requests come at a rate that stays.
+func (l *Load) HasSteadyState() bool { return l.Arrival.Kind != "closed" && l.Arrival.Kind != "ramp" }
 
 func (l *Load) check() error {
 	a := &l.Arrival

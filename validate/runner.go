@@ -125,7 +125,7 @@ type stored struct {
 func (s *Scorer) store(c *Config, m *models.Model) (stored, error) {
 	return once(&s.stored, storage{c.Model, c.Weights, c.KV}, func(storage) (q stored, err error) {
 		q.model = m
-		if !models.IsMix(c.Weights) {
+		if !models.IsFileType(c.Weights) {
 			q.scheme, err = schemeOf(c, m)
 			return q, err
 		}

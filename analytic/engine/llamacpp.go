@@ -437,7 +437,7 @@ func llamaCPPFormats(a *args, d *Deployment) {
 	}
 	switch {
 	case isGGUF(d.Checkpoint) && d.stored():
-	case models.IsMix(d.Weights):
+	case models.IsFileType(d.Weights):
 		a.note("convert the checkpoint to GGUF first, and quantize it: llama-quantize FILE %s", strings.ToUpper(d.Weights))
 	case d.stored():
 		a.note("convert the checkpoint to GGUF first")

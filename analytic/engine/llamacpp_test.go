@@ -17,7 +17,7 @@ func ggmlCase(t *testing.T, model, weights string, batch int) *analytic.Case {
 	t.Helper()
 	c := onEngine(t, model, "llama.cpp", analytic.Workload{Batch: batch, PromptLen: 1024, GenLen: 8})
 	c.Machine = casetest.Machine(t, "h100", "llama.cpp")
-	if !models.IsMix(weights) {
+	if !models.IsFileType(weights) {
 		c.Scheme = scheme(t, weights, c.Machine.GPU)
 		return c
 	}

@@ -11,7 +11,7 @@ import (
 
 // extraWeights is the memory of weights that a rank of a server has beside the decoder's matrices. Encoders are cut over the ranks of TP.
 func extraWeights(r *operator.Rank) unit.Bytes {
-	b := r.Bytes(float64(r.Model.Towers) / float64(r.Par.TP))
+	b := r.Bytes(float64(r.Model.EncoderParams) / float64(r.Par.TP))
 	for _, t := range r.Model.Rotary {
 		b += r.Bytes(float64(t.Rows) * float64(t.Dim)) // Every rank has the tables.
 	}

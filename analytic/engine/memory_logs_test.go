@@ -81,7 +81,7 @@ func (l *startLog) server(t *testing.T) *analytic.Case {
 	c.Parallel.PP = l.pp
 	m := *c.Model
 	if as.towers > 0 {
-		m.Towers = as.towers
+		m.EncoderParams = as.towers
 	}
 	if as.context > 0 {
 		m.Rotary = []models.Rotary{{Rows: as.context, Dim: m.Rotary[0].Dim}}
@@ -154,7 +154,7 @@ func TestNewestAsLogged(t *testing.T) {
 		c.Machine.Engine, err = engine.WithGraphs(c.Machine.Engine, engine.Graphs{Eager: x.eager})
 		testkit.Must(t, err)
 		text := *c.Model
-		text.Towers = 0
+		text.EncoderParams = 0
 		c.Model, c.Settings.NoPrefixCache = &text, true
 		m := predict(t, c).Memory
 		t.Logf("%-24s weights %.2f of %.2f GiB, %.0f of %.0f tokens (%+.1f %%), %.2f of %.2f requests", x.model, float64(m.Weights)/gib,
@@ -371,7 +371,7 @@ func TestSGLangPools(t *testing.T) {
 		c := onEngine(t, x.model, "sglang@0.5.23", analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 128})
 		c.Parallel.TP, c.Workload.Longest, c.Settings.NoPrefixCache = x.tp, c.Model.MaxContext, true
 		text := *c.Model
-		text.Towers = 0 // The logged servers had the decoder alone.
+		text.EncoderParams = 0 // The logged servers had the decoder alone.
 		c.Model, c.Scheme = &text, models.StoredScheme(&text)
 		m := predict(t, c).Memory
 		near(t, x.model+": weights", float64(m.Weights)/gib, x.weights, 0.01)

@@ -185,7 +185,7 @@ func workspaces(r *operator.Rank, tokens float64) (b unit.Bytes) {
 // images are the inputs and outputs of a vision encoder that stay alive in the profiled step, of as many image tokens as a step has: 28 by
 // 28 pixels of three colours in 16 bits for each, as of encoders with patches of 14 that merge four.
 func images(r *operator.Rank, tokens float64) unit.Bytes {
-	if r.Model.Towers == 0 {
+	if r.Model.EncoderParams == 0 {
 		return 0
 	}
 	return r.Bytes(tokens * (28*28*3 + float64(r.Model.Hidden)))
@@ -194,7 +194,7 @@ func images(r *operator.Rank, tokens float64) unit.Bytes {
 // largestImage is the largest image that the processor of a model makes; nothing where its encoders are not loaded.
 func largestImage(m *models.Model) models.Media {
 	const side = 1 << 13 // pixels, more than any processor leaves
-	if m.Towers == 0 {
+	if m.EncoderParams == 0 {
 		return models.Media{}
 	}
 	image, err := m.Image(side, side)

@@ -65,7 +65,7 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 
 // schemeOf is the scheme of a name; a quantization of llama.cpp changes the model.
 func schemeOf(m **models.Model, name string) (models.Scheme, error) {
-	if !models.IsMix(name) {
+	if !models.IsFileType(name) {
 		return models.ParseScheme(name)
 	}
 	mixed, err := models.Quantize(*m, name)

@@ -117,7 +117,7 @@ func Narrowed(c *analytic.Case) iter.Seq2[string, analytic.Case] {
 func narrowed(c *analytic.Case, name string) (analytic.Case, bool) {
 	changed := *c
 	s, err := models.ParseScheme(name)
-	if models.IsMix(name) {
+	if models.IsFileType(name) {
 		if changed.Model, err = models.Quantize(c.Model, name); err == nil {
 			s = models.StoredScheme(changed.Model)
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 func (a *app) compare() *cobra.Command {
-	q := &question{}
+	q := &estimateFlags{}
 	var top int
 	var failOver string
 	cmd := &cobra.Command{
@@ -64,7 +64,7 @@ func (a *app) compare() *cobra.Command {
 	return cmd
 }
 
-func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top int) error {
+func (a *app) runCompare(cmd *cobra.Command, base *estimateFlags, args []string, top int) error {
 	model := !cmd.Flags().Changed("model") && len(args) > 0 && deployment.BuiltInModels().Has(args[0]) // the first argument is one
 	if len(args) < 2 || model && len(args) == 2 {
 		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
@@ -97,7 +97,7 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 }
 
 // side is a deployment of a comparison: a file, or a description. One that cannot answer its load has its figures without it, and why.
-func (a *app) side(ctx context.Context, base *question, text string) (s view.Side, unanswered, err error) {
+func (a *app) side(ctx context.Context, base *estimateFlags, text string) (s view.Side, unanswered, err error) {
 	if info, err := os.Stat(text); err == nil && info.Mode().IsRegular() {
 		s, err = fileSide(text)
 		return s, nil, err
@@ -105,7 +105,7 @@ func (a *app) side(ctx context.Context, base *question, text string) (s view.Sid
 	if _, file := record.Base(text); file {
 		return s, nil, fmt.Errorf("%s: no such file", text)
 	}
-	q := &question{Request: base.Request}
+	q := &estimateFlags{Request: base.Request}
 	said := map[string]bool{}
 	for i, word := range strings.Fields(text) {
 		if _, err := a.library().GPU(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch

@@ -17,7 +17,9 @@ import (
 )
 
 // runRepeated compares results of processes before and after, and fails where a figure rose by more than is allowed.
-func (a *app) runRepeated(ctx context.Context, base *question, sides [2][]string, failOver string, top int, given func(string) bool) error {
+func (a *app) runRepeated(
+	ctx context.Context, base *estimateFlags, sides [2][]string, failOver string, top int, given func(string) bool,
+) error {
 	over, err := strconv.ParseFloat(strings.TrimSuffix(failOver, "%"), 64)
 	if err != nil || !(over >= 0 && over < 1e6) {
 		return usage("--fail-over %.40q: want percent, as 5%%", failOver)
@@ -29,7 +31,7 @@ func (a *app) runRepeated(ctx context.Context, base *question, sides [2][]string
 	r := &view.Regression{Over: over / 100, Top: top}
 	var observed [2][]validate.Observation
 	for i, files := range sides {
-		c, err := reports.Collect(files, &reports.Given{Model: base.Model, GPU: base.GPU, Engine: base.Engine})
+		c, err := reports.Collect(files, &reports.Overrides{Model: base.Model, GPU: base.GPU, Engine: base.Engine})
 		if err != nil {
 			return err
 		}

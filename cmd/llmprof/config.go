@@ -38,7 +38,7 @@ func (a *app) configValidate() *cobra.Command {
 				c := checkExperiment(file, func(p *experiment.Point) []experiment.Problem { return lab.Problems(cmd.Context(), p) })
 				return c, c.OK
 			}
-			return checkFiles(a, o, args, "%d of %d experiments have mistakes", check, experimentsPage, mistakeTable)
+			return checkFiles(a, o, args, "%d of %d experiments have mistakes", check, experimentsPage, errorTable)
 		},
 	}
 	o.flags(cmd)
@@ -47,19 +47,19 @@ func (a *app) configValidate() *cobra.Command {
 
 // An experimentCheck is what was found in one file.
 type experimentCheck struct {
-	File     string        `json:"file"`
-	OK       bool          `json:"ok"`
-	Name     *string       `json:"name"`
-	Points   *int          `json:"points"`
-	Runs     *int          `json:"runs"`
-	Mistakes []mistakeJSON `json:"mistakes"`
-	Warnings []string      `json:"warnings"`
+	File     string      `json:"file"`
+	OK       bool        `json:"ok"`
+	Name     *string     `json:"name"`
+	Points   *int        `json:"points"`
+	Runs     *int        `json:"runs"`
+	Mistakes []errorJSON `json:"mistakes"`
+	Warnings []string    `json:"warnings"`
 
 	text []string // the mistakes with their lines, for people
 }
 
-// A mistakeJSON is one mistake; line and column are null where they are not known.
-type mistakeJSON struct {
+// A errorJSON is one mistake; line and column are null where they are not known.
+type errorJSON struct {
 	File    string `json:"file"`
 	Line    *int   `json:"line"`
 	Column  *int   `json:"column"`
@@ -67,16 +67,16 @@ type mistakeJSON struct {
 }
 
 func checkExperiment(file string, check func(*experiment.Point) []experiment.Problem) experimentCheck {
-	c := experimentCheck{File: file, Mistakes: []mistakeJSON{}, Warnings: []string{}}
+	c := experimentCheck{File: file, Mistakes: []errorJSON{}, Warnings: []string{}}
 	e, err := experiment.Load(file, check)
 	if err != nil {
 		c.text = strings.Split(err.Error(), "\n")
-		var mistakes tree.Mistakes
+		var mistakes tree.Errors
 		if !errors.As(err, &mistakes) {
-			mistakes = tree.Mistakes{{File: file, Problem: err.Error()}}
+			mistakes = tree.Errors{{File: file, Problem: err.Error()}}
 		}
 		for _, m := range mistakes {
-			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, unit.OrNull(m.Line), unit.OrNull(m.Column), m.Problem})
+			c.Mistakes = append(c.Mistakes, errorJSON{m.File, unit.OrNull(m.Line), unit.OrNull(m.Column), m.Problem})
 		}
 		if e != nil {
 			c.Warnings = append(c.Warnings, e.Warnings...)
@@ -89,8 +89,8 @@ func checkExperiment(file string, check func(*experiment.Point) []experiment.Pro
 	return c
 }
 
-// mistakeTable is a mistake a row, and a row for each file without one.
-func mistakeTable(checks []experimentCheck) *render.Table {
+// errorTable is a mistake a row, and a row for each file without one.
+func errorTable(checks []experimentCheck) *render.Table {
 	t := render.Keyed("file", "ok", "points", "runs", "mistake_file", "line", "column", "problem")
 	for i := range checks {
 		c := &checks[i]

@@ -15,8 +15,8 @@ import (
 	"llmprof/plots/render"
 )
 
-// A question is an estimate as it was asked for on the command line.
-type question struct {
+// A estimateFlags is an estimate as it was asked for on the command line.
+type estimateFlags struct {
 	deployment.Request
 	top     int
 	shows   struct{ ops, explain, full bool }
@@ -27,7 +27,7 @@ type question struct {
 type answer = view.Estimate
 
 // check refuses flags that contradict each other before anything is read.
-func (q *question) check() error {
+func (q *estimateFlags) check() error {
 	if err := q.Check(); err != nil {
 		return settings.InFlags(err)
 	}
@@ -37,13 +37,13 @@ func (q *question) check() error {
 	return nil
 }
 
-func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
+func (a *app) answer(ctx context.Context, q *estimateFlags) (*answer, error) {
 	ans, err := a.library().Answer(ctx, &q.Request)
 	return &answer{Answer: ans, Top: q.top, Binary: q.output.binary}, settings.InFlags(err)
 }
 
 func (a *app) estimate() *cobra.Command {
-	q := &question{}
+	q := &estimateFlags{}
 	cmd := &cobra.Command{
 		Use:   "estimate MODEL GPU",
 		Short: "Predict time, memory, energy and cost",
@@ -73,15 +73,15 @@ func (a *app) estimate() *cobra.Command {
 }
 
 // loads defines the flags of a load.
-func (q *question) loads(cmd *cobra.Command) {
+func (q *estimateFlags) loads(cmd *cobra.Command) {
 	cli.Define(cmd, "Load", q.loadFlags)
 	rare(cmd)
 }
 
 // loadFlags are about a load, and the server that answers it. The lengths of requests may differ under one.
-func (q *question) loadFlags(f *pflag.FlagSet) {
+func (q *estimateFlags) loadFlags(f *pflag.FlagSet) {
 	settings.Bind(f, &q.Request, settings.Load, settings.Server)
-	settings.UnevenLengths(f, &q.Request, traceLengths)
+	settings.LengthDistributions(f, &q.Request, traceLengths)
 }
 
 // common are the keys of the settings of a deployment that most need.
@@ -98,7 +98,7 @@ func rare(cmd *cobra.Command, others ...string) {
 	cli.Rare(cmd, others...)
 }
 
-func (q *question) estimateFlags(cmd *cobra.Command) {
+func (q *estimateFlags) estimateFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&q.shows.ops, "ops", false, "show every operator too")
 	f.BoolVar(&q.shows.explain, "explain", false, "show what it is computed from and how too")
@@ -110,7 +110,7 @@ func (q *question) estimateFlags(cmd *cobra.Command) {
 	f.BoolVarP(&q.verbose, "verbose", "v", false, "say on standard error what the estimate is computed from")
 }
 
-func (a *app) runEstimate(ctx context.Context, q *question, some bool) error {
+func (a *app) runEstimate(ctx context.Context, q *estimateFlags, some bool) error {
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (a *app) runEstimate(ctx context.Context, q *question, some bool) error {
 }
 
 // fits refuses flags of what the form of the output does not have, or always has.
-func (q *question) fits() error {
+func (q *estimateFlags) fits() error {
 	s, form := &q.shows, q.output.format
 	switch {
 	case (s.ops || s.explain || s.full) && form == "json":
@@ -150,7 +150,7 @@ func (q *question) fits() error {
 }
 
 // page is as much of the estimate as is asked for: with every operator where only some of them are to be shown.
-func (q *question) page(ans *answer, some bool) func() *render.Document {
+func (q *estimateFlags) page(ans *answer, some bool) func() *render.Document {
 	switch s := &q.shows; {
 	case s.full, s.explain && s.ops:
 		return ans.Page
@@ -163,11 +163,11 @@ func (q *question) page(ans *answer, some bool) func() *render.Document {
 }
 
 // bind puts the flags of settings under a heading.
-func bind(cmd *cobra.Command, heading cli.Group, q *question, groups ...string) {
+func bind(cmd *cobra.Command, heading cli.Group, q *estimateFlags, groups ...string) {
 	cli.Define(cmd, heading, func(f *pflag.FlagSet) { settings.Bind(f, &q.Request, groups...) })
 }
 
-func (q *question) flags(cmd *cobra.Command) {
+func (q *estimateFlags) flags(cmd *cobra.Command) {
 	bind(cmd, cli.Model, q, settings.Model)
 	bind(cmd, cli.Hardware, q, settings.Hardware)
 	bind(cmd, cli.Workload, q, settings.Workload, settings.Media)

@@ -18,7 +18,7 @@ import (
 )
 
 // loads are the points that were asked for: one for each concurrency or rate.
-func (t *trial) loads() ([]experiment.Point, error) {
+func (t *measureRun) loads() ([]experiment.Point, error) {
 	var points []experiment.Point
 	for i, n := range t.concurrencies {
 		if n < 1 || slices.Contains(t.concurrencies[:i], n) {
@@ -175,7 +175,7 @@ const refinements = 3
 
 // searchKnee measures rates until the knee is found: the largest rate that a server answers without being saturated.
 // It gives the results in the order of their rates.
-func (a *app) searchKnee(ctx context.Context, t *trial, measure func([]experiment.Point) ([]*result.Result, error)) ([]*result.Result,
+func (a *app) searchKnee(ctx context.Context, t *measureRun, measure func([]experiment.Point) ([]*result.Result, error)) ([]*result.Result,
 	error) {
 	var all []*result.Result
 	var light serving.Light

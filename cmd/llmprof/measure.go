@@ -22,8 +22,8 @@ import (
 	"llmprof/validate/reports"
 )
 
-// A trial is a measurement as it was asked for on the command line.
-type trial struct {
+// A measureRun is a measurement as it was asked for on the command line.
+type measureRun struct {
 	point   experiment.Point
 	eager   bool
 	offline bool
@@ -42,7 +42,7 @@ type trial struct {
 }
 
 func (a *app) measure() *cobra.Command {
-	t := &trial{point: experiment.Default()}
+	t := &measureRun{point: experiment.Default()}
 	cmd := &cobra.Command{
 		Use:   "measure MODEL",
 		Short: "Run a real engine and measure time, memory and energy",
@@ -64,8 +64,8 @@ func (a *app) measure() *cobra.Command {
 	return cmd
 }
 
-// settle turns what was given on the command line into a point.
-func (t *trial) settle() error {
+// resolve turns what was given on the command line into a point.
+func (t *measureRun) resolve() error {
 	p := &t.point
 	if (t.given("cuda-libs") || p.Ops) && !t.given("engine") {
 		p.Engine = experiment.Native
@@ -111,7 +111,7 @@ func (t *trial) settle() error {
 }
 
 // checkCounts refuses a zero that is given, since the zero of a point stands for what is not given.
-func (t *trial) checkCounts() error {
+func (t *measureRun) checkCounts() error {
 	p := &t.point
 	for _, x := range []struct {
 		flag string
@@ -130,8 +130,8 @@ func (t *trial) checkCounts() error {
 	return nil
 }
 
-func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
-	if err := t.settle(); err != nil {
+func (a *app) runMeasure(ctx context.Context, t *measureRun) (err error) {
+	if err := t.resolve(); err != nil {
 		return wrong(err)
 	}
 	p := &t.point

@@ -53,7 +53,7 @@ func inFlags(err error) error {
 }
 
 // flags are those of a measurement, the engine first: the others depend on it.
-func (t *trial) flags(cmd *cobra.Command) {
+func (t *measureRun) flags(cmd *cobra.Command) {
 	cli.Define(cmd, "Engine and model", t.engineFlags)
 	cli.Define(cmd, cli.Workload, t.workloadFlags)
 	cli.Define(cmd, "What is measured", t.figureFlags)
@@ -69,7 +69,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 }
 
 // engineFlags are about the engine and the model that it runs.
-func (t *trial) engineFlags(f *pflag.FlagSet) {
+func (t *measureRun) engineFlags(f *pflag.FlagSet) {
 	settings.Bind(f, &t.point, "Runtime", "Subject")
 	f.Lookup("engine").DefValue = ""
 	f.BoolVar(&t.eager, "eager", false, "decode without a graph, the cache growing")
@@ -78,7 +78,7 @@ func (t *trial) engineFlags(f *pflag.FlagSet) {
 	_ = f.MarkHidden(namedModel)
 }
 
-func (t *trial) workloadFlags(f *pflag.FlagSet) {
+func (t *measureRun) workloadFlags(f *pflag.FlagSet) {
 	p := &t.point
 	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")
 	f.Var(lensFlag(&p.PromptLen, &p.PromptLens), "prompt-len", "`tokens` of each prompt; of a server's also 64..512")
@@ -87,19 +87,19 @@ func (t *trial) workloadFlags(f *pflag.FlagSet) {
 }
 
 // figureFlags are about what is looked at, and how often.
-func (t *trial) figureFlags(f *pflag.FlagSet) {
+func (t *measureRun) figureFlags(f *pflag.FlagSet) {
 	p := &t.point
 	p.TTFT, p.TPOT, p.TTLT, p.Size, p.Energy = false, false, false, false, false // all of them where none is given
 	settings.Bind(f, p, "Protocol")
 }
 
-func (t *trial) placementFlags(f *pflag.FlagSet) {
+func (t *measureRun) placementFlags(f *pflag.FlagSet) {
 	settings.Bind(f, &t.point, "Placement")
 	f.IntVar(&t.node, "node", 0, "`number` of this host, of several: 0 leads and reports")
 	f.BoolVar(&t.shared, "shared", false, "measure although others use the GPUs")
 }
 
-func (t *trial) serverFlags(f *pflag.FlagSet) {
+func (t *measureRun) serverFlags(f *pflag.FlagSet) {
 	settings.Bind(f, &t.point, "Client")
 	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
 	f.Var(settings.RatesFlag(&t.rates, &t.span), "rate", "`requests` a second, at random; 1..32 finds the knee")
@@ -107,7 +107,7 @@ func (t *trial) serverFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
 }
 
-func (t *trial) outputFlags(cmd *cobra.Command) {
+func (t *measureRun) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	t.output.chart, t.output.report = true, true
 	t.output.flags(cmd)

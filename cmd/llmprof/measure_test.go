@@ -168,12 +168,12 @@ func TestMeasuresLeftOut(t *testing.T) {
 		"--energy": "energy", "--ttft --energy=false": "ttft", "--gen-len=1": "ttft ttlt size energy",
 	} {
 		f := pflag.NewFlagSet("measure", pflag.ContinueOnError)
-		tr := &trial{point: experiment.Default(), given: f.Changed}
+		tr := &measureRun{point: experiment.Default(), given: f.Changed}
 		tr.figureFlags(f)
 		tr.workloadFlags(f)
 		tr.point.Model, tr.point.Engine = "llama3.1-8b", experiment.Transformers
 		testkit.Must(t, f.Parse(strings.Fields(args)))
-		testkit.Must(t, tr.settle())
+		testkit.Must(t, tr.resolve())
 		var got []string
 		for _, x := range []struct {
 			name string

@@ -80,8 +80,8 @@ func (o *output) forms() []string {
 var endings = map[string]string{"": "table", "txt": "table", "json": "json", "csv": "csv", "md": "markdown", "tex": "latex",
 	"prom": "prometheus"}
 
-// settle takes the form that the name of the file ends in where no form was given.
-func (o *output) settle() error {
+// resolve takes the form that the name of the file ends in where no form was given.
+func (o *output) resolve() error {
 	if o.format != "" {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (o *output) picture() string {
 
 // check refuses what does not exist or does not go together.
 func (o *output) check() error {
-	if err := o.settle(); err != nil {
+	if err := o.resolve(); err != nil {
 		return err
 	}
 	if o.color == "always" && o.format != "table" {

@@ -20,7 +20,7 @@ import (
 
 // A planOrder is a plan as it was asked for on the command line.
 type planOrder struct {
-	plan.Asked
+	plan.Options
 	launch, rejected bool
 	output           output
 	command          string // command line that makes a report again
@@ -57,7 +57,7 @@ func (a *app) planCommand() *cobra.Command {
 
 func (o *planOrder) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	settings.Planned(f, &o.Asked, traceLengths)
+	settings.Planned(f, &o.Options, traceLengths)
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	f.BoolVar(&o.rejected, "rejected", false, "say why each of the other GPUs fell out")
 	o.output.chart, o.output.sheet = true, true
@@ -70,7 +70,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
-	p, err := a.searched(ctx, &o.Asked)
+	p, err := a.searched(ctx, &o.Options)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 }
 
 // searched is what a search found.
-func (a *app) searched(ctx context.Context, o *plan.Asked) (*view.Plan, error) {
+func (a *app) searched(ctx context.Context, o *plan.Options) (*view.Plan, error) {
 	q, err := o.Request(ctx, a.library())
 	if err != nil {
 		return nil, err

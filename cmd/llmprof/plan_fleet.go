@@ -26,9 +26,9 @@ func planArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// askedOfModel is what is asked of one model of a fleet: what the flags give for all, and its own settings.
-func askedOfModel(flags *pflag.FlagSet, arg string) (*plan.Asked, error) {
-	asked := &plan.Asked{}
+// optionsOfModel is what is asked of one model of a fleet: what the flags give for all, and its own settings.
+func optionsOfModel(flags *pflag.FlagSet, arg string) (*plan.Options, error) {
+	asked := &plan.Options{}
 	own := pflag.NewFlagSet("plan", pflag.ContinueOnError)
 	settings.Planned(own, asked, traceLengths)
 	var err error
@@ -75,7 +75,7 @@ func (a *app) runFleet(ctx context.Context, flags *pflag.FlagSet, o *planOrder, 
 	var requests []*plan.Request
 	var rows [][]plan.Row
 	for _, arg := range args {
-		asked, err := askedOfModel(flags, arg)
+		asked, err := optionsOfModel(flags, arg)
 		if err != nil {
 			return err
 		}

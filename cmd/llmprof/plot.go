@@ -27,7 +27,7 @@ import (
 
 // A drawing is a picture as it was asked for on the command line.
 type drawing struct {
-	question
+	estimateFlags
 	given  func(flag string) bool
 	file   string // where to
 	kind   string // "svg", "png" or "pdf"; "" for what the file's name ends in
@@ -182,7 +182,7 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 // ofEstimate draws one estimate, of which it writes the warnings to standard error.
 func (a *app) ofEstimate(draw func(*drawing, *answer) (picture, error)) func(context.Context, *drawing) (picture, error) {
 	return func(ctx context.Context, d *drawing) (picture, error) {
-		ans, err := a.answer(ctx, &d.question)
+		ans, err := a.answer(ctx, &d.estimateFlags)
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +195,7 @@ func (a *app) ofEstimate(draw func(*drawing, *answer) (picture, error)) func(con
 
 func (a *app) drawMemory(ctx context.Context, d *drawing) (picture, error) {
 	v := plots.Variable(d.by)
-	ans, err := a.answer(ctx, &d.question)
+	ans, err := a.answer(ctx, &d.estimateFlags)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (a *app) drawSweep(ctx context.Context, d *drawing) (picture, error) {
 	var cases []*analytic.Case
 	for _, m := range models {
 		for _, g := range gpus {
-			q := d.question
+			q := d.estimateFlags
 			q.Model, q.GPU = m, g
 			ans, err := a.answer(ctx, &q)
 			if err != nil {
@@ -318,7 +318,7 @@ func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredO
 			}
 		}
 	}
-	return all, d.askAs(phases)
+	return all, d.requestAs(phases)
 }
 
 func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
@@ -374,8 +374,8 @@ func isResult(file string) bool {
 	return err == nil && strings.Contains(string(text[:min(len(text), head)]), result.Schema)
 }
 
-// askAs sets the question to what was timed, and refuses flags that contradict it.
-func (d *drawing) askAs(phases []validate.OperatorPhase) error {
+// requestAs sets the question to what was timed, and refuses flags that contradict it.
+func (d *drawing) requestAs(phases []validate.OperatorPhase) error {
 	c := &phases[0].Config
 	e, err := engine.ParseMode(c.Engine, c.Mode)
 	if err != nil {

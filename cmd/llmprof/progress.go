@@ -10,9 +10,9 @@ import (
 	"llmprof/internal/printable"
 )
 
-// A follower reports progress: on a terminal in the last line, which it writes anew each
+// A progressLine reports progress: on a terminal in the last line, which it writes anew each
 // time; elsewhere in a plain line now and then.
-type follower struct {
+type progressLine struct {
 	to       io.Writer
 	terminal bool
 	mu       sync.Mutex
@@ -24,12 +24,12 @@ type follower struct {
 const plainly = 10 * time.Second
 
 // follow makes a follower that writes to standard error.
-func (a *app) follow() *follower {
-	return &follower{to: a.stderr, terminal: onTerminal(a.stderr), last: time.Now()}
+func (a *app) follow() *progressLine {
+	return &progressLine{to: a.stderr, terminal: onTerminal(a.stderr), last: time.Now()}
 }
 
 // say writes a line that stays.
-func (f *follower) say(line string) {
+func (f *progressLine) say(line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clear()
@@ -37,7 +37,7 @@ func (f *follower) say(line string) {
 }
 
 // progress shows a state; "" removes it.
-func (f *follower) progress(line string) {
+func (f *progressLine) progress(line string) {
 	line = printable.Line(line)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *follower) progress(line string) {
 }
 
 // clear removes the line of progress.
-func (f *follower) clear() {
+func (f *progressLine) clear() {
 	if f.shown {
 		fmt.Fprint(f.to, "\r\x1b[K")
 		f.shown = false
@@ -79,7 +79,7 @@ const barTime = 250 * time.Millisecond
 
 // counted shows a progress bar with the time left while parts of something are done; end
 // takes it away.
-func (f *follower) counted(what string) (part func(done, of int), end func()) {
+func (f *progressLine) counted(what string) (part func(done, of int), end func()) {
 	begun, drawn := time.Now(), time.Time{}
 	return func(done, of int) {
 		if time.Since(drawn) < barTime {

@@ -24,7 +24,7 @@ func TestTimeLeft(t *testing.T) {
 func TestCounted(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var out strings.Builder
-		f := &follower{to: &out, terminal: terminal, last: time.Now()}
+		f := &progressLine{to: &out, terminal: terminal, last: time.Now()}
 		part, end := f.counted("counting")
 		part(1, 2)
 		part(2, 2)

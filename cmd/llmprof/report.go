@@ -29,7 +29,7 @@ import (
 
 // A paper is a report with the flags that ask for it.
 type paper struct {
-	question
+	estimateFlags
 	file    string
 	form    string // "html" or "md"; "" for what the file's name ends in
 	results []string
@@ -128,7 +128,7 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if err := errors.Join(p.check(), writable(p.file)); err != nil {
 		return err
 	}
-	ans, err := a.answer(ctx, &p.question)
+	ans, err := a.answer(ctx, &p.estimateFlags)
 	if err != nil {
 		return err
 	}

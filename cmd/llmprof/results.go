@@ -250,7 +250,7 @@ func (a *app) resultsTable() *cobra.Command {
 }
 
 func (a *app) published(all []*result.Result, layout string, may aggregate.Options) (f forms, err error) {
-	p := &view.Publication{Publication: aggregate.Publish(all, layout == "elana")}
+	p := &view.PaperTable{PaperTable: aggregate.Publish(all, layout == "elana")}
 	f = forms{table: p.Table, data: func() any { return p.Rows }}
 	switch layout {
 	case "latency", "sizes", "elana":

@@ -19,7 +19,7 @@ import (
 
 // A simulation is what llmprof simulate was asked for.
 type simulation struct {
-	question
+	estimateFlags
 	given         func(flag string) bool
 	prompt, gen   serving.Lengths
 	rates         []float64
@@ -64,11 +64,11 @@ func (a *app) simulate() *cobra.Command {
 		},
 	}
 	cli.Define(cmd, "Load", s.loadFlags)
-	bind(cmd, "Load", &s.question, settings.Media)
-	bind(cmd, cli.Model, &s.question, settings.Model)
-	bind(cmd, cli.Hardware, &s.question, settings.Hardware, settings.Experts)
-	bind(cmd, "Server", &s.question, settings.Server)
-	bind(cmd, cli.Engine, &s.question, settings.Engine)
+	bind(cmd, "Load", &s.estimateFlags, settings.Media)
+	bind(cmd, cli.Model, &s.estimateFlags, settings.Model)
+	bind(cmd, cli.Hardware, &s.estimateFlags, settings.Hardware, settings.Experts)
+	bind(cmd, "Server", &s.estimateFlags, settings.Server)
+	bind(cmd, cli.Engine, &s.estimateFlags, settings.Engine)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
 	rare(cmd, "arrival", "seed", "records", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "shard",
@@ -105,8 +105,8 @@ func (s *simulation) loadFlags(f *pflag.FlagSet) {
 	f.Var(settings.Value(&s.Budget), "max-num-batched-tokens", "most tokens `n` of a step, all sequences (default: the scheduler's)")
 }
 
-// drawn are the loads whose requests are drawn; of a range of rates, its lowest.
-func (s *simulation) drawn() []serving.Load {
+// sampledLoads are the loads whose requests are drawn; of a range of rates, its lowest.
+func (s *simulation) sampledLoads() []serving.Load {
 	base := serving.Load{Prompt: s.prompt, Gen: s.gen, Requests: s.requests, Seed: s.seed}
 	rates := s.rates
 	if s.span[1] > 0 {
@@ -127,7 +127,7 @@ func (s *simulation) drawn() []serving.Load {
 }
 
 func (s *simulation) points() ([]serving.Load, error) {
-	all := s.drawn()
+	all := s.sampledLoads()
 	kinds := 0
 	for _, given := range []bool{len(s.rates) > 0 || s.span[1] > 0, len(s.concurrencies) > 0, s.trace != ""} {
 		if given {

@@ -19,7 +19,7 @@ func TestSimulateReport(t *testing.T) {
 	}
 	runs, err := reports.Read("x.json", []byte(report.stdout))
 	testkit.Must(t, err)
-	all, err := runs[0].Observations("x.json", &reports.Given{})
+	all, err := runs[0].Observations("x.json", &reports.Overrides{})
 	testkit.Must(t, err)
 	var d view.SimulationDocument
 	testkit.Must(t, json.Unmarshal([]byte(plain.stdout), &d))

@@ -59,7 +59,7 @@ func (s *simulator) run(ctx context.Context) error {
 }
 
 // draw runs a load whose requests are drawn.
-func (s *simulator) draw(ctx context.Context, follow *follower, l *serving.Load) error {
+func (s *simulator) draw(ctx context.Context, follow *progressLine, l *serving.Load) error {
 	source, err := l.Source()
 	if err != nil {
 		return wrong(err)
@@ -76,9 +76,9 @@ type point struct {
 }
 
 // one runs one load, and adds its result.
-func (s *simulator) one(ctx context.Context, follow *follower, p point) error {
+func (s *simulator) one(ctx context.Context, follow *progressLine, p point) error {
 	o := s.options
-	o.Steady = !s.given("warmup") && p.load != nil && p.load.Settles()
+	o.Steady = !s.given("warmup") && p.load != nil && p.load.HasSteadyState()
 	if s.out != nil {
 		o.Each = func(r *serving.Record) { _ = s.out.Encode(view.RecordOf(p.name, r)) }
 	}
@@ -104,7 +104,7 @@ func (s *simulator) one(ctx context.Context, follow *follower, p point) error {
 	return nil
 }
 
-func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
+func (s *simulator) searchKnee(ctx context.Context, follow *progressLine) error {
 	var light serving.Light
 	limited := s.slo != ""
 	knee, err := serving.Search(s.span[0], s.span[1], refinements, func(rate float64) (bool, error) {
@@ -132,7 +132,7 @@ func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 	return err
 }
 
-func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
+func (s *simulator) replayTrace(ctx context.Context, follow *progressLine) error {
 	f, _, err := input.Open(s.trace)
 	if err != nil {
 		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))

@@ -23,8 +23,8 @@ func unread(refused []reports.Refusal) error {
 }
 
 // told is what the flags say of files that do not say it.
-func (v *comparison) told() *reports.Given {
-	ask := &reports.Given{GPU: v.GPU, Host: v.host, Weights: v.trace.weights, KV: v.trace.kv}
+func (v *comparison) told() *reports.Overrides {
+	ask := &reports.Overrides{GPU: v.GPU, Host: v.host, Weights: v.trace.weights, KV: v.trace.kv}
 	if len(v.Models) == 1 {
 		ask.Model = v.Models[0]
 	}

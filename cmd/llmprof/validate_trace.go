@@ -76,14 +76,14 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := &traced.Given{Selection: &v.Selection, TP: v.trace.tp, Context: v.trace.context, Weights: v.trace.weights, KV: v.trace.kv}
+	ask := &traced.Overrides{Selection: &v.Selection, TP: v.trace.tp, Context: v.trace.context, Weights: v.trace.weights, KV: v.trace.kv}
 	if v.given("batch") {
 		ask.Batch = v.live.batches[0]
 	}
 	if v.given("prompt-len") {
 		ask.Prompt = v.live.prompts[0]
 	}
-	q, err := ask.Question(l, v.Scorer, gpus)
+	q, err := ask.Subject(l, v.Scorer, gpus)
 	if err != nil {
 		return nil, err
 	}

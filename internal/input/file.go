@@ -139,13 +139,13 @@ type Limits struct {
 	Values int // values, keys and tables together
 }
 
-// An Excess is where a text exceeds a limit.
-type Excess struct {
+// An LimitError is where a text exceeds a limit.
+type LimitError struct {
 	Line, Column int // from 1, in bytes
 	Problem      string
 }
 
-func (e *Excess) Error() string {
+func (e *LimitError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
 }
 
@@ -159,7 +159,7 @@ type counter struct {
 func (l Limits) counter(text string) (*counter, error) {
 	c := &counter{Limits: l, text: text}
 	if len(text) > l.Bytes {
-		return nil, &Excess{1, 1, fmt.Sprintf("the text is larger than %s, the most that is read", Size(int64(l.Bytes)))}
+		return nil, &LimitError{1, 1, fmt.Sprintf("the text is larger than %s, the most that is read", Size(int64(l.Bytes)))}
 	}
 	return c, nil
 }
@@ -168,7 +168,7 @@ func (l Limits) counter(text string) (*counter, error) {
 func (c *counter) at(offset int, format string, args ...any) error {
 	before := c.text[:min(offset, len(c.text))]
 	line := 1 + strings.Count(before, "\n")
-	return &Excess{line, offset - strings.LastIndexByte(before, '\n'), fmt.Sprintf(format, args...)}
+	return &LimitError{line, offset - strings.LastIndexByte(before, '\n'), fmt.Sprintf(format, args...)}
 }
 
 func (c *counter) deep(offset, depth int) error {

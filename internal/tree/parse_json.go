@@ -25,7 +25,7 @@ func ParseJSON(s *Source) (*Node, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, p.source.at(int(p.d.InputOffset())-1, 1).Mistake("more follows the first value: want one object")
+		return nil, p.source.at(int(p.d.InputOffset())-1, 1).Errorf("more follows the first value: want one object")
 	}
 	return n, nil
 }
@@ -48,9 +48,9 @@ func (p *jsonParser) token() (json.Token, Place, error) {
 		return token, p.source.at(from, int(p.d.InputOffset())-from), nil
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return nil, Place{}, p.source.at(int(syntax.Offset)-1, 1).Mistake("not JSON: %v", err)
+		return nil, Place{}, p.source.at(int(syntax.Offset)-1, 1).Errorf("not JSON: %v", err)
 	}
-	return nil, Place{}, p.source.at(len(strings.TrimSpace(p.source.Text))-1, 1).Mistake("the file ends in the middle of a value")
+	return nil, Place{}, p.source.at(len(strings.TrimSpace(p.source.Text))-1, 1).Errorf("the file ends in the middle of a value")
 }
 
 func (p *jsonParser) value() (*Node, error) {
@@ -67,7 +67,7 @@ func (p *jsonParser) value() (*Node, error) {
 	case json.Number:
 		n, err := number(v.String())
 		if err != nil {
-			return nil, at.Mistake("%v", err)
+			return nil, at.Errorf("%v", err)
 		}
 		return &Node{At: at, Scalar: n}, nil
 	}
@@ -97,7 +97,7 @@ func (p *jsonParser) table(at Place) (*Node, error) {
 		}
 		key, _ := token.(string)
 		if seen[key] {
-			return nil, at.Mistake("%.60q stands twice", key)
+			return nil, at.Errorf("%.60q stands twice", key)
 		}
 		seen[key] = true
 		value, err := p.value()

@@ -24,9 +24,9 @@ func ParseTOML(s *Source) (*Node, error) {
 	if err != nil {
 		if parse, ok := errors.AsType[toml.ParseError](err); ok {
 			p := parse.Position
-			return nil, s.place(p.Line, p.Col, p.Len).Mistake("%s", parse.Message)
+			return nil, s.place(p.Line, p.Col, p.Len).Errorf("%s", parse.Message)
 		}
-		return nil, Place{Source: s}.Mistake("%s", strings.TrimPrefix(err.Error(), "toml: "))
+		return nil, Place{Source: s}.Errorf("%s", strings.TrimPrefix(err.Error(), "toml: "))
 	}
 	t := tomlTree{source: s, keys: fileerror.FindTOMLKeys(s.Text), order: map[string]int{}}
 	for i, key := range meta.Keys() {

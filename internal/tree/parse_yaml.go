@@ -25,9 +25,9 @@ func ParseYAML(s *Source) (*Node, error) {
 	if err != nil {
 		if located, ok := errors.AsType[yaml.Error](err); ok && located.GetToken() != nil {
 			p := located.GetToken().Position
-			return nil, s.place(p.Line, p.Column, len(located.GetToken().Value)).Mistake("%s", located.GetMessage())
+			return nil, s.place(p.Line, p.Column, len(located.GetToken().Value)).Errorf("%s", located.GetMessage())
 		}
-		return nil, Place{Source: s}.Mistake("%v", err)
+		return nil, Place{Source: s}.Errorf("%v", err)
 	}
 	var body []ast.Node
 	for _, doc := range file.Docs {
@@ -40,7 +40,7 @@ func ParseYAML(s *Source) (*Node, error) {
 	}
 	y := yamlParser{source: s, anchors: map[string]ast.Node{}}
 	if len(body) > 1 {
-		return nil, y.at(body[1]).Mistake("a second document: want one")
+		return nil, y.at(body[1]).Errorf("a second document: want one")
 	}
 	return y.node(body[0], 0)
 }
@@ -61,7 +61,7 @@ func yamlTokens(s *Source) (token.Tokens, error) {
 		}
 	}
 	if marks > mostMarks {
-		return nil, Place{Source: s}.Mistake("more than %d lines, colons, commas and brackets; a grid gives many points in few", mostMarks)
+		return nil, Place{Source: s}.Errorf("more than %d lines, colons, commas and brackets; a grid gives many points in few", mostMarks)
 	}
 	tokens := lexer.Tokenize(s.Text)
 	brackets, inLine, line := 0, 0, 0
@@ -81,7 +81,7 @@ func yamlTokens(s *Source) (token.Tokens, error) {
 			inLine++
 		}
 		if brackets > deepest || inLine > deepest {
-			return nil, s.place(line, t.Position.Column, 1).Mistake("nested more than %d deep", deepest)
+			return nil, s.place(line, t.Position.Column, 1).Errorf("nested more than %d deep", deepest)
 		}
 	}
 	return tokens, nil
@@ -107,7 +107,7 @@ func (y *yamlParser) node(n ast.Node, depth int) (*Node, error) {
 	}
 	y.nodes++
 	if depth > deepest || y.nodes > mostValues {
-		return nil, y.at(n).Mistake("nested deeper than %d, or more than %d values", deepest, mostValues)
+		return nil, y.at(n).Errorf("nested deeper than %d, or more than %d values", deepest, mostValues)
 	}
 	switch v := n.(type) {
 	case *ast.MappingNode:
@@ -130,7 +130,7 @@ func (y *yamlParser) node(n ast.Node, depth int) (*Node, error) {
 	case *ast.AliasNode:
 		target, ok := y.anchors[v.Value.String()]
 		if !ok {
-			return nil, y.at(n).Mistake("no anchor %q stands before this alias", v.Value.String())
+			return nil, y.at(n).Errorf("no anchor %q stands before this alias", v.Value.String())
 		}
 		return y.node(target, depth+1)
 	}
@@ -160,14 +160,14 @@ func (y *yamlParser) scalar(n ast.Node) (*Node, error) {
 		if exponent().MatchString(v.Value) && v.GetToken().Type == token.StringType {
 			f, err := number(v.Value)
 			if err != nil {
-				return nil, out.At.Mistake("%v", err)
+				return nil, out.At.Errorf("%v", err)
 			}
 			out.Scalar = f
 		}
 	case *ast.LiteralNode:
 		out.Scalar = v.Value.Value
 	default:
-		return nil, out.At.Mistake("%v: want a text, a number, true, false, null, a list or a table", n.Type())
+		return nil, out.At.Errorf("%v: want a text, a number, true, false, null, a list or a table", n.Type())
 	}
 	return out, nil
 }
@@ -182,7 +182,7 @@ func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth in
 		}
 		if _, ok := v.Key.(*ast.MergeKeyNode); ok {
 			if value.Kind != TableKind {
-				return nil, y.at(v.Key).Mistake("<< takes %s: want a table", value.What())
+				return nil, y.at(v.Key).Errorf("<< takes %s: want a table", value.What())
 			}
 			table = table.Over(value)
 			for _, p := range table.Pairs {

@@ -27,8 +27,8 @@ func (s *Source) place(line, column, width int) Place {
 	return Place{s, fileerror.Span{Line: line, Column: column, Width: width}}
 }
 
-// Mistake is a mistake at the place.
-func (p Place) Mistake(format string, args ...any) *fileerror.Error {
+// Errorf is a mistake at the place.
+func (p Place) Errorf(format string, args ...any) *fileerror.Error {
 	if p.Source == nil {
 		return fileerror.New("", "", p.Span, format, args...)
 	}
@@ -75,11 +75,11 @@ func (s *Source) at(offset, width int) Place {
 	return s.place(n, column, width)
 }
 
-// Mistakes are all that is wrong with an experiment.
-type Mistakes []*fileerror.Error
+// Errors are all that is wrong with an experiment.
+type Errors []*fileerror.Error
 
 // Error is all of them, one after the other.
-func (ms Mistakes) Error() string {
+func (ms Errors) Error() string {
 	lines := make([]string, len(ms))
 	for i, m := range ms {
 		lines[i] = m.Error()
@@ -89,7 +89,7 @@ func (ms Mistakes) Error() string {
 
 // Err is nil if there are none. Those of each file are in the order of its lines,
 // those without a line last.
-func (ms Mistakes) Err() error {
+func (ms Errors) Err() error {
 	if len(ms) == 0 {
 		return nil
 	}

@@ -133,8 +133,8 @@ const (
 // within holds the text to the limits, as hold counts its form.
 func (s *Source) within(check func(input.Limits, string) error) error {
 	err := check(input.Limits{Bytes: MostText, Depth: deepest, Values: mostValues}, s.Text)
-	if limit, ok := errors.AsType[*input.Excess](err); ok {
-		return s.place(limit.Line, limit.Column, 1).Mistake("%s", limit.Problem)
+	if limit, ok := errors.AsType[*input.LimitError](err); ok {
+		return s.place(limit.Line, limit.Column, 1).Errorf("%s", limit.Problem)
 	}
 	return err
 }

@@ -11,9 +11,9 @@ import (
 	"llmprof/measure/result"
 )
 
-// A Publication is stored results in the shape of a paper's tables: a row for each
+// A PaperTable is stored results in the shape of a paper's tables: a row for each
 // configuration, over all its repeats and processes.
-type Publication struct {
+type PaperTable struct {
 	Rows  []PublishedRow
 	Whole bool // energies are of the whole batch, as ELANA's tables have them, not of one sequence
 }
@@ -39,8 +39,8 @@ type PublishedRow struct {
 }
 
 // Publish puts the results of each configuration into a row.
-func Publish(all []*result.Result, whole bool) *Publication {
-	p := &Publication{Whole: whole}
+func Publish(all []*result.Result, whole bool) *PaperTable {
+	p := &PaperTable{Whole: whole}
 	groups := map[string][]*result.Result{}
 	var order []string
 	for _, r := range all {

@@ -49,10 +49,10 @@ func (p *Point) Value(key string) any {
 func (p *Point) set(key string, n *tree.Node) *fileerror.Error {
 	v := p.field(key)
 	if !v.IsValid() {
-		return n.At.Mistake("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))
+		return n.At.Errorf("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))
 	}
 	if err := assign(v, n); err != nil {
-		return n.At.Mistake("%s: %v", key, err)
+		return n.At.Errorf("%s: %v", key, err)
 	}
 	return nil
 }

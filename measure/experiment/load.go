@@ -69,7 +69,7 @@ func (r *reader) experiment(e *Experiment, n *tree.Node) {
 	plan.base = n
 	e.Points = r.points(&plan)
 	if runs := len(e.Points) * e.Cycles; runs > mostRuns {
-		r.wrong(n.At.Mistake("%d points in %d cycles are %d runs: want at most %d", len(e.Points), e.Cycles, runs, mostRuns))
+		r.wrong(n.At.Errorf("%d points in %d cycles are %d runs: want at most %d", len(e.Points), e.Cycles, runs, mostRuns))
 	}
 	if len(r.mistakes) == 0 {
 		pinAll(e.Points)
@@ -84,7 +84,7 @@ func (r *reader) frame(e *Experiment, n *tree.Node) {
 	if v := n.Take("name"); v != nil {
 		name, _ := v.Scalar.(string)
 		if !result.ValidID(name) || len(name) > mostName {
-			r.wrong(v.At.Mistake("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and "+
+			r.wrong(v.At.Errorf("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and "+
 				"underscores, a letter or digit first",
 				v.What(), mostName))
 		}
@@ -97,18 +97,18 @@ func (r *reader) frame(e *Experiment, n *tree.Node) {
 		var err error
 		text, _ := v.Scalar.(string)
 		if e.Order, err = parseOrder(text); err != nil {
-			r.wrong(v.At.Mistake("order: %v", err))
+			r.wrong(v.At.Errorf("order: %v", err))
 		}
 	}
 	if v := n.Take("gap_s"); v != nil {
 		if err := assign(reflect.ValueOf(&e.Gap).Elem(), v); err != nil {
-			r.wrong(v.At.Mistake("gap_s: %v", err))
+			r.wrong(v.At.Errorf("gap_s: %v", err))
 		}
 	}
 	if v := n.Take("metadata"); v != nil {
 		table, ok := v.Plain().(map[string]any)
 		if !ok {
-			r.wrong(v.At.Mistake("metadata: %s: want a table", v.What()))
+			r.wrong(v.At.Errorf("metadata: %s: want a table", v.What()))
 		}
 		e.Metadata = table
 	}
@@ -139,7 +139,7 @@ func (r *reader) count(n *tree.Node, key string, least, most, otherwise uint64) 
 	}
 	v, ok := tree.Whole(n.Scalar)
 	if !ok || v < least || v > most {
-		r.wrong(n.At.Mistake("%s: %s: want a whole number from %d to %d", key, n.What(), least, most))
+		r.wrong(n.At.Errorf("%s: %s: want a whole number from %d to %d", key, n.What(), least, most))
 		return otherwise
 	}
 	return v

@@ -254,7 +254,7 @@ func TestMistakes(t *testing.T) {
 		got := ""
 		if err != nil {
 			got = err.Error() + "\n"
-			var ms tree.Mistakes
+			var ms tree.Errors
 			if !errors.As(err, &ms) {
 				t.Errorf("%s: %T is not of Mistakes", f.Name, err)
 			}

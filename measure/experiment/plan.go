@@ -51,7 +51,7 @@ func (r *reader) points(p *plan) []Point {
 		points = append(points, point)
 	}
 	if len(points) == 0 && len(r.mistakes) == 0 {
-		r.wrong(p.base.At.Mistake("no point is left: exclude leaves none of %d", len(all)))
+		r.wrong(p.base.At.Errorf("no point is left: exclude leaves none of %d", len(all)))
 	}
 	return points
 }
@@ -76,7 +76,7 @@ func (r *reader) lay(p *Point, n *tree.Node, beside []string) {
 func unknown(p tree.Pair, beside []string) *fileerror.Error {
 	at := p.At
 	known := append(Settings(), beside...)
-	return at.Mistake("%.60q is not a setting; %s", p.Key, spelling.Hint(p.Key, known))
+	return at.Errorf("%.60q is not a setting; %s", p.Key, spelling.Hint(p.Key, known))
 }
 
 // hold records what is wrong with a point, at the setting that has the mistake.
@@ -97,7 +97,7 @@ func (r *reader) hold(p *Point, row, base *tree.Node) {
 		if w.Warning {
 			list = &r.warnings
 		}
-		m := at.Mistake("%s: %s", w.Key, w.Text)
+		m := at.Errorf("%s: %s", w.Key, w.Text)
 		if !slices.ContainsFunc(*list, func(o *fileerror.Error) bool { return reflect.DeepEqual(o, m) }) {
 			*list = append(*list, m)
 		}
@@ -111,7 +111,7 @@ func (r *reader) combinations(grid *tree.Node) []*tree.Node {
 		return rows
 	}
 	if grid.Kind != tree.TableKind {
-		r.wrong(grid.At.Mistake("grid: %s: want a table of settings with lists of their values", grid.What()))
+		r.wrong(grid.At.Errorf("grid: %s: want a table of settings with lists of their values", grid.What()))
 		return nil
 	}
 	for _, axis := range grid.Pairs {
@@ -125,10 +125,10 @@ func (r *reader) combinations(grid *tree.Node) []*tree.Node {
 		values := axis.Value.Items
 		switch {
 		case axis.Value.Kind != tree.ListKind || len(values) == 0:
-			r.wrong(axis.Value.At.Mistake("grid: %s is %s: want a list of values, as [1, 8, 32]", axis.Key, axis.Value.What()))
+			r.wrong(axis.Value.At.Errorf("grid: %s is %s: want a list of values, as [1, 8, 32]", axis.Key, axis.Value.What()))
 			continue
 		case len(rows)*len(values) > mostPoints:
-			r.wrong(axis.Value.At.Mistake("grid: more than %d points", mostPoints))
+			r.wrong(axis.Value.At.Errorf("grid: more than %d points", mostPoints))
 			return nil
 		}
 		next := make([]*tree.Node, 0, len(rows)*len(values))
@@ -149,13 +149,13 @@ func (r *reader) tables(n *tree.Node, key string) []*tree.Node {
 		return nil
 	}
 	if n.Kind != tree.ListKind || len(n.Items) > mostPoints {
-		r.wrong(n.At.Mistake("%s: %s: want a list of at most %d tables", key, n.What(), mostPoints))
+		r.wrong(n.At.Errorf("%s: %s: want a list of at most %d tables", key, n.What(), mostPoints))
 		return nil
 	}
 	var tables []*tree.Node
 	for _, item := range n.Items {
 		if item.Kind != tree.TableKind || len(item.Pairs) == 0 {
-			r.wrong(item.At.Mistake("%s: %s: want a table with settings", key, item.What()))
+			r.wrong(item.At.Errorf("%s: %s: want a table with settings", key, item.What()))
 			continue
 		}
 		tables = append(tables, item)

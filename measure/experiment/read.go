@@ -20,7 +20,7 @@ type reader struct {
 	open     func(name string) ([]byte, error)
 	checks   []func(*Point) []Problem
 	warnings []*fileerror.Error
-	mistakes tree.Mistakes
+	mistakes tree.Errors
 	files    int
 }
 
@@ -47,7 +47,7 @@ func (r *reader) wrong(m *fileerror.Error) {
 // warn notes what does not stop the experiment.
 func (r *reader) warn(at tree.Place, format string, args ...any) {
 	if len(r.warnings) < mostMistakes {
-		r.warnings = append(r.warnings, at.Mistake(format, args...))
+		r.warnings = append(r.warnings, at.Errorf(format, args...))
 	}
 }
 
@@ -59,17 +59,17 @@ func (r *reader) other() *compat.Translator { return &compat.Translator{Wrong: r
 func (r *reader) file(name string, from tree.Place, chain []string) (*tree.Node, error) {
 	name = filepath.Clean(name)
 	if i := slices.Index(chain, name); i >= 0 {
-		return nil, from.Mistake("a circle of extends: %s", strings.Join(append(slices.Clone(chain[i:]), name), " → "))
+		return nil, from.Errorf("a circle of extends: %s", strings.Join(append(slices.Clone(chain[i:]), name), " → "))
 	}
 	if r.files++; r.files > mostFiles {
-		return nil, from.Mistake("more than %d files are extended", mostFiles)
+		return nil, from.Errorf("more than %d files are extended", mostFiles)
 	}
 	n, err := r.parse(name, from)
 	if err != nil {
 		return nil, err
 	}
 	if n.Kind != tree.TableKind {
-		return nil, n.At.Mistake("%s: want settings, as model = \"llama3.1-8b\"", n.What())
+		return nil, n.At.Errorf("%s: want settings, as model = \"llama3.1-8b\"", n.What())
 	}
 	r.other().File(n)
 	bases, err := extended(n)
@@ -104,7 +104,7 @@ func extended(n *tree.Node) ([]*tree.Node, error) {
 	}
 	for _, b := range list {
 		if s, ok := b.Scalar.(string); !ok || s == "" {
-			return nil, b.At.Mistake("extends: %s: want the name of a file, or a list of them", b.What())
+			return nil, b.At.Errorf("extends: %s: want the name of a file, or a list of them", b.What())
 		}
 	}
 	return list, nil
@@ -122,19 +122,19 @@ func (r *reader) parse(name string, from tree.Place) (*tree.Node, error) {
 	if parse == nil {
 		ext := filepath.Ext(name)
 		if ext == "" {
-			return nil, from.Mistake("the name has no ending that says which form it has: want .toml, .yaml, .yml or .json")
+			return nil, from.Errorf("the name has no ending that says which form it has: want .toml, .yaml, .yml or .json")
 		}
-		return nil, from.Mistake("no form of experiment files ends in %q; %s", ext,
+		return nil, from.Errorf("no form of experiment files ends in %q; %s", ext,
 			spelling.Hint(ext, []string{".toml", ".yaml", ".yml", ".json"}))
 	}
 	data, err := r.open(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && from.Source.Name == name:
-		return nil, from.Mistake("no such file")
+		return nil, from.Errorf("no such file")
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, from.Mistake("%s: no such file", name)
+		return nil, from.Errorf("%s: no such file", name)
 	case err != nil:
-		return nil, from.Mistake("%v", err)
+		return nil, from.Errorf("%v", err)
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff") // some editors begin a file with a mark
 	return parse(&tree.Source{Name: name, Text: text})
@@ -157,7 +157,7 @@ func (r *reader) advise(p *Point, from *plan) {
 				at = n.Get(key).At
 			}
 		}
-		m := at.Mistake(format, args...)
+		m := at.Errorf(format, args...)
 		if !slices.ContainsFunc(r.warnings, func(w *fileerror.Error) bool { return *w == *m }) {
 			r.warnings = append(r.warnings, m)
 		}

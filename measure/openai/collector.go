@@ -97,14 +97,14 @@ func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
 		}
 		s.Duration = max(s.Duration, x.record.SentS+x.end.Seconds())
 	}
-	c.settle(s)
+	c.finish(s)
 	if s.Duration > 0 {
 		s.RequestRate = float64(s.Completed) / s.Duration
 	}
 	s.FirstChunk = times(s, func(r *result.Record) *float64 { return r.FirstChunkS })
 	s.TTFO = times(s, func(r *result.Record) *float64 { return r.FirstOutputS })
 	s.ChunkGap = c.gaps(s)
-	s.Usage = checkUsage(s.Records, func(r *result.Record) int { return o.asked(o.prompt(r.Index + o.Warmup)) })
+	s.Usage = checkUsage(s.Records, func(r *result.Record) int { return o.outputTokens(o.prompt(r.Index + o.Warmup)) })
 	s.PromptTokens = tokens(s.Records, func(r *result.Record) *int { return r.Prompt })
 	s.GeneratedTokens = tokens(s.Records, func(r *result.Record) *int { return r.Generated })
 	s.Metrics = c.metrics
@@ -177,8 +177,8 @@ func before(s *result.Serving) int {
 	return s.Warmups + s.Steady.Begin
 }
 
-// settle finds the requests of the steady state, where they come at a rate.
-func (c *collector) settle(s *result.Serving) {
+// finish finds the requests of the steady state, where they come at a rate.
+func (c *collector) finish(s *result.Serving) {
 	if c.options.RequestRate == 0 {
 		return
 	}

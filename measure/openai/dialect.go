@@ -65,7 +65,7 @@ const mostSeed = 1<<31 - 1
 func (o *Options) request(n int, d *dialect) map[string]any {
 	p := o.prompt(n)
 	r := map[string]any{
-		"stream": true, maxTokensKey: o.asked(p), "temperature": o.Sampling.Temperature,
+		"stream": true, maxTokensKey: o.outputTokens(p), "temperature": o.Sampling.Temperature,
 		"stream_options": map[string]bool{"include_usage": true},
 	}
 	if o.Model != "" {

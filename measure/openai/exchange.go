@@ -89,13 +89,13 @@ func (r *runner) exchange(ctx context.Context, worker int, ask encoded, due time
 		resp, err = r.send(ctx, r.clients.fresh, ask.body, o, &a)
 	}
 	if err != nil {
-		o.failure = r.options.silent(ctx, broken(ctx, err, false), o.since())
+		o.failure = r.options.timedOut(ctx, broken(ctx, err, false), o.since())
 		cancel(nil)
 	} else {
 		o.record.Status = resp.StatusCode
 		o.away = r.endpoint.away(resp)
 		from := &watched{resp.Body, silence, r.options.timeout()}
-		o.failure = r.options.silent(ctx, o.answer(ctx, resp, from, r.options.SaveOutputs), o.since())
+		o.failure = r.options.timedOut(ctx, o.answer(ctx, resp, from, r.options.SaveOutputs), o.since())
 		o.mark()
 		r.finish(resp.Body, o.failure == nil, func() { cancel(nil) })
 	}

@@ -67,8 +67,8 @@ func (o *Options) longest(tokens int) time.Duration {
 // maxAnswer is the longest time of an answer, of whatever length.
 const maxAnswer = 30 * 24 * time.Hour
 
-// silent says of a timeout how long it was.
-func (o *Options) silent(ctx context.Context, f *Failure, took time.Duration) *Failure {
+// timedOut says of a timeout how long it was.
+func (o *Options) timedOut(ctx context.Context, f *Failure, took time.Duration) *Failure {
 	switch cause := context.Cause(ctx); {
 	case f == nil:
 	case errors.Is(cause, errTimeout):

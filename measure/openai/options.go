@@ -132,8 +132,8 @@ func (p *Prompt) check(api string) error {
 // openLoop reports whether requests come at times of their own.
 func (o *Options) openLoop() bool { return o.RequestRate > 0 || len(o.Arrivals) > 0 }
 
-// asked is the tokens that a request asks for.
-func (o *Options) asked(p *Prompt) int { return cmp.Or(p.Gen, o.GenLen) }
+// outputTokens is the tokens that a request asks for.
+func (o *Options) outputTokens(p *Prompt) int { return cmp.Or(p.Gen, o.GenLen) }
 
 func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, DefaultTimeout) }
 

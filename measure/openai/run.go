@@ -183,7 +183,7 @@ type encoded struct {
 
 // encode makes the body of a request.
 func (r *runner) encode(n int, d *dialect) encoded {
-	return encoded{r.options.body(n, d), r.options.asked(r.options.prompt(n)), d}
+	return encoded{r.options.body(n, d), r.options.outputTokens(r.options.prompt(n)), d}
 }
 
 // request sends one, and once more without what the server refuses to know. The

@@ -148,13 +148,13 @@ func (m *Monitor) Busy(context.Context) ([]Process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: its processes: %w", b.id(), err)
 		}
-		all = append(all, m.foreign(found)...)
+		all = append(all, m.otherProcesses(found)...)
 	}
 	return all, nil
 }
 
-// foreign are the processes that are not ours.
-func (m *Monitor) foreign(found []Process) []Process {
+// otherProcesses are the processes that are not ours.
+func (m *Monitor) otherProcesses(found []Process) []Process {
 	var others []Process
 	for _, p := range found {
 		if !m.ours(p.PID) {

@@ -36,7 +36,7 @@ type Listed struct {
 // List asks nvidia-smi which GPUs there are.
 func List(ctx context.Context) ([]Listed, error) {
 	o := Options{}.withDefaults()
-	rows, err := askSMI(ctx, o.Run, "--query-gpu=", smiListed)
+	rows, err := querySMI(ctx, o.Run, "--query-gpu=", smiListed)
 	var all []Listed
 	for _, row := range rows {
 		g := Listed{Name: row[0], Bus: row[2], UUID: row[3]}
@@ -50,7 +50,7 @@ func List(ctx context.Context) ([]Listed, error) {
 
 // openSMI lists the boards that nvidia-smi knows.
 func openSMI(ctx context.Context, o *Options) (*driver, error) {
-	rows, err := askSMI(ctx, o.Run, "--query-gpu=", smiBoards)
+	rows, err := querySMI(ctx, o.Run, "--query-gpu=", smiBoards)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoDriver, err)
 	}
@@ -76,8 +76,8 @@ func within(outer context.Context, run Runner) Runner {
 	}
 }
 
-// askSMI asks nvidia-smi for fields and returns a row for each board or process.
-func askSMI(ctx context.Context, run Runner, query string, fields []string, more ...string) ([][]string, error) {
+// querySMI asks nvidia-smi for fields and returns a row for each board or process.
+func querySMI(ctx context.Context, run Runner, query string, fields []string, more ...string) ([][]string, error) {
 	out, err := run(ctx, "nvidia-smi", append([]string{query + strings.Join(fields, ","), "--format=csv,noheader,nounits"}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi: %w%s", err, clip(string(out)))
@@ -175,7 +175,7 @@ func (b *smiBoard) held() map[string]float64 { return nil }
 
 // watts asks for everything at once; state gives the rest of the answer.
 func (b *smiBoard) watts() (float64, error) {
-	rows, err := askSMI(context.Background(), b.run, "--query-gpu=", smiSample, "--id="+b.uuid)
+	rows, err := querySMI(context.Background(), b.run, "--query-gpu=", smiSample, "--id="+b.uuid)
 	if err != nil {
 		return 0, err
 	}
@@ -227,7 +227,7 @@ func (b *smiBoard) take() *state {
 }
 
 func (b *smiBoard) processes() ([]Process, error) {
-	rows, err := askSMI(context.Background(), b.run, "--query-compute-apps=", smiRunning, "--id="+b.uuid)
+	rows, err := querySMI(context.Background(), b.run, "--query-compute-apps=", smiRunning, "--id="+b.uuid)
 	if err != nil {
 		return nil, err
 	}

@@ -173,7 +173,7 @@ func (p *Page) Markdown(folder string, s render.Style) (text []byte, pictures ma
 
 func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 	var b bytes.Buffer
-	head := render.Document{Title: p.Title, Blocks: []render.Block{render.Notes{Title: "Warnings", Items: p.Warnings}, p.headline()}}
+	head := render.Document{Title: p.Title, Blocks: []render.Block{render.Notes{Title: "Warnings", Items: p.Warnings}, p.summary()}}
 	if err := render.Markdown(&b, &head, s); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func (p *Page) headline() render.Table {
+func (p *Page) summary() render.Table {
 	t := render.Table{Title: "Headline figures", Columns: []render.Column{
 		{Title: "", Left: true}, {Title: "", Left: true}, {Title: "", Left: true}}}
 	for _, c := range p.Cards {

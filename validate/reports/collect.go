@@ -50,14 +50,14 @@ func Expand(paths []string) (all []string, err error) {
 }
 
 // Collect reads files and the result files of folders. What cannot be read, or cannot be compared, is refused by itself.
-func Collect(paths []string, ask *Given) (*Collection, error) {
+func Collect(paths []string, over *Overrides) (*Collection, error) {
 	paths, err := Expand(paths)
 	if err != nil {
 		return nil, err
 	}
 	c := &Collection{}
 	for _, path := range paths {
-		c.add(path, ask)
+		c.add(path, over)
 	}
 	return c, nil
 }
@@ -65,7 +65,7 @@ func Collect(paths []string, ask *Given) (*Collection, error) {
 // mostObservations is the most bytes of a file of observations.
 const mostObservations = 32 << 20
 
-func (c *Collection) add(path string, ask *Given) {
+func (c *Collection) add(path string, over *Overrides) {
 	all, whole, err := []validate.Observation(nil), false, error(nil)
 	if isCSV(path) {
 		var data []byte
@@ -73,7 +73,7 @@ func (c *Collection) add(path string, ask *Given) {
 			all, err = validate.Parse(path, data)
 		}
 	} else {
-		all, whole, err = c.result(path, ask)
+		all, whole, err = c.result(path, over)
 	}
 	c.Observations = append(c.Observations, all...)
 	if err != nil {
@@ -99,10 +99,10 @@ func untimed(path string) error {
 func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
 
 // result reads a result, or what another tool wrote. A file is whole where it can be read and not compared.
-func (c *Collection) result(path string, ask *Given) (all []validate.Observation, whole bool, err error) {
+func (c *Collection) result(path string, over *Overrides) (all []validate.Observation, whole bool, err error) {
 	data, r, err := read(path)
 	if err != nil {
-		all, wrong := c.report(path, ask)
+		all, wrong := c.report(path, over)
 		if wrong == nil || !errors.Is(wrong, ErrUnknown) {
 			return all, true, wrong
 		}
@@ -111,7 +111,7 @@ func (c *Collection) result(path string, ask *Given) (all []validate.Observation
 		}
 		return nil, false, err
 	}
-	if all, err = validate.ReduceFile(path, data, ask.named(r)); err == nil && len(all) == 0 {
+	if all, err = validate.ReduceFile(path, data, over.named(r)); err == nil && len(all) == 0 {
 		err = errors.New("it holds no time and no energy")
 	}
 	return all, true, err
@@ -127,7 +127,7 @@ func read(path string) ([]byte, *result.Result, error) {
 }
 
 // report reads what another tool wrote.
-func (c *Collection) report(path string, ask *Given) (all []validate.Observation, err error) {
+func (c *Collection) report(path string, over *Overrides) (all []validate.Observation, err error) {
 	text, err := input.Read(path, Most)
 	if err != nil {
 		return nil, errors.Join(err, ErrUnknown)
@@ -138,7 +138,7 @@ func (c *Collection) report(path string, ask *Given) (all []validate.Observation
 	}
 	var wrong []error
 	for i, r := range runs {
-		some, err := r.Observations(path, ask)
+		some, err := r.Observations(path, over)
 		for k := range some {
 			some[k].ID = fmt.Sprintf("run %d", i+1)
 		}
@@ -153,7 +153,7 @@ func (c *Collection) report(path string, ask *Given) (all []validate.Observation
 
 // named is a result with what is given of it where it does not say so itself: a processor as the GPU that describes it, and of a server
 // elsewhere the GPU, and how it runs the model.
-func (g *Given) named(r *result.Result) *result.Result {
+func (g *Overrides) named(r *result.Result) *result.Result {
 	own, gpu := *r, g.Processor
 	if r.Serving != nil {
 		gpu = cmp.Or(gpu, g.GPU)
@@ -167,7 +167,7 @@ func (g *Given) named(r *result.Result) *result.Result {
 }
 
 // Operators are the operators that results among the files hold, where their configuration is wanted.
-func Operators(paths []string, by *validate.Scorer, wanted *validate.Selection, ask *Given) (all []validate.ResultOperators, err error) {
+func Operators(paths []string, by *validate.Scorer, wanted *validate.Selection, over *Overrides) (all []validate.ResultOperators, err error) {
 	if paths, err = Expand(paths); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func Operators(paths []string, by *validate.Scorer, wanted *validate.Selection, 
 		if err != nil || r.Operators == nil {
 			continue
 		}
-		if phases := by.Operators(ask.named(r)); wanted.Wants(phases[0].Config) {
+		if phases := by.Operators(over.named(r)); wanted.Wants(phases[0].Config) {
 			all = append(all, validate.ResultOperators{File: result.FileName(r.ID, r.Process), Phases: phases})
 		}
 	}

@@ -95,20 +95,20 @@ func Read(name string, text []byte) ([]*Run, error) {
 	return runs, nil
 }
 
-// Given is what a user says of a report. It precedes what the file says.
-type Given struct {
+// Overrides is what a user says of a report. It precedes what the file says.
+type Overrides struct {
 	Model, GPU, Engine, Weights, KV string
 	Host                            string // host of the GPU; the usual one if empty
 	TP                              int
 	Processor                       string // the GPU that stands for the processor of results without a GPU
 }
 
-// Observations are the times of a run as observations of a file, which ask tells what its report does not.
-func (r *Run) Observations(file string, ask *Given) (all []validate.Observation, err error) {
+// Observations are the times of a run as observations of a file, which over tells what its report does not.
+func (r *Run) Observations(file string, over *Overrides) (all []validate.Observation, err error) {
 	base := validate.Observation{Source: file, Config: validate.Config{
-		Model: cmp.Or(ask.Model, r.Model), GPU: cmp.Or(ask.GPU, r.GPU), Engine: cmp.Or(ask.Engine, r.Engine), Release: r.Release,
-		TP: cmp.Or(ask.TP, r.TP, 1), Weights: cmp.Or(ask.Weights, r.Weights, "bf16"), KV: ask.KV,
-		Host: ask.Host, Placement: r.Placement, Params: r.Params,
+		Model: cmp.Or(over.Model, r.Model), GPU: cmp.Or(over.GPU, r.GPU), Engine: cmp.Or(over.Engine, r.Engine), Release: r.Release,
+		TP: cmp.Or(over.TP, r.TP, 1), Weights: cmp.Or(over.Weights, r.Weights, "bf16"), KV: over.KV,
+		Host: over.Host, Placement: r.Placement, Params: r.Params,
 		Batch: r.Clients, Prompt: int(math.Round(r.Prompt)), Gen: int(math.Round(r.Gen)), Load: validate.Static,
 	}}
 	if r.Clients > 1 {

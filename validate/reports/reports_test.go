@@ -18,7 +18,7 @@ import (
 
 // TestReportsAreReadAsTheirToolsPrintThem reads a file of each tool: what it is, the load, and the medians that the tool prints.
 func TestReportsAreReadAsTheirToolsPrintThem(t *testing.T) {
-	asked := &Given{GPU: "h200", Engine: "vllm", Model: "llama3.1-8b"}
+	asked := &Overrides{GPU: "h200", Engine: "vllm", Model: "llama3.1-8b"}
 	for _, x := range []struct {
 		file, tool        string
 		run, runs         int
@@ -91,7 +91,7 @@ func TestLlamaBenchSaysWhatLiesOnTheHost(t *testing.T) {
 		{53, "olmoe-1b-7b", "--ngl 999 --n-cpu-moe 16 --ubatch 512 --threads 8 --no-op-offload", 444.1},
 	} {
 		r := runs[x.run]
-		all, err := r.Observations("a.jsonl", &Given{GPU: "h200", Host: "h200-vm"})
+		all, err := r.Observations("a.jsonl", &Overrides{GPU: "h200", Host: "h200-vm"})
 		if err != nil || len(all) != 1 || all[0].Model != x.model || all[0].Placement != x.placement || all[0].Host != "h200-vm" {
 			t.Errorf("run %d: %+v, %v", x.run, all, err)
 			continue
@@ -127,7 +127,7 @@ func TestInteropFilesHaveTheirToolsMedians(t *testing.T) {
 			t.Errorf("%s: %+v, %v", file, runs, err)
 			continue
 		}
-		all, err := runs[0].Observations(file, &Given{Model: "m", GPU: "h100", Engine: "vllm"})
+		all, err := runs[0].Observations(file, &Overrides{Model: "m", GPU: "h100", Engine: "vllm"})
 		medians := slices.DeleteFunc(want[:3], func(ms float64) bool { return ms == 0 })
 		if err != nil || len(all) != len(medians) {
 			t.Errorf("%s: %+v, %v", file, all, err)
@@ -158,7 +158,7 @@ func TestReportsSayWhatTheyAreOf(t *testing.T) {
 		testkit.Must(t, err)
 		runs, err := Read(file, text)
 		testkit.Must(t, err)
-		all, err := runs[0].Observations(file, &Given{GPU: "mine"})
+		all, err := runs[0].Observations(file, &Overrides{GPU: "mine"})
 		testkit.Must(t, err)
 		c := all[0].Config
 		if got := (validate.Config{Model: c.Model, Engine: c.Engine, GPU: c.GPU, TP: c.TP, Weights: c.Weights}); got != want {
@@ -184,7 +184,7 @@ func TestReportsThatLackSomethingSayWhat(t *testing.T) {
 	} {
 		runs, err := Read("x.json", []byte(text))
 		if err == nil {
-			_, err = runs[0].Observations("x.json", &Given{GPU: "h200"})
+			_, err = runs[0].Observations("x.json", &Overrides{GPU: "h200"})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -201,7 +201,7 @@ func TestOtherFilesSayWhatTheyAre(t *testing.T) {
 		traces + "weka.json": "a trace of agents by Weka, which lacks measured times", unknown: "no report of a benchmark that is known",
 		traces + "plain.jsonl": "a list of requests, which lacks measured times", traces + "plain.csv": "a list of requests, which lacks",
 	} {
-		c, err := Collect([]string{path}, &Given{GPU: "h200"})
+		c, err := Collect([]string{path}, &Overrides{GPU: "h200"})
 		testkit.Must(t, err)
 		if len(c.Refused) != 1 || !strings.Contains(c.Refused[0].Err.Error(), want) {
 			t.Errorf("%s: %+v, want %q", path, c.Refused, want)
@@ -226,7 +226,7 @@ func FuzzReport(f *testing.F) {
 		}
 		for _, r := range runs {
 			_ = r.String()
-			all, err := r.Observations(name, &Given{GPU: "h200", Model: "m", Engine: "vllm"})
+			all, err := r.Observations(name, &Overrides{GPU: "h200", Model: "m", Engine: "vllm"})
 			for i := range all {
 				if err == nil && all[i].Check() != nil {
 					t.Errorf("%+v: %v", all[i], all[i].Check())

@@ -13,18 +13,18 @@ import (
 	"llmprof/validate"
 )
 
-// Given is what a user says of a trace. It precedes what the trace says.
-type Given struct {
+// Overrides is what a user says of a trace. It precedes what the trace says.
+type Overrides struct {
 	*validate.Selection
 	TP                     int
 	Batch, Prompt, Context int    // 0 for what the trace says
 	Weights, KV            string // "" for what the trace says, and for 16 bits
 }
 
-// Question is what the trace is to be compared with.
-func (g *Given) Question(l *Timeline, by *validate.Scorer, gpus *hardware.Table) (*Question, error) {
+// Subject is what the trace is to be compared with.
+func (g *Overrides) Subject(l *Timeline, by *validate.Scorer, gpus *hardware.Table) (*Subject, error) {
 	note := NoteOf(l)
-	q := &Question{Config: validate.Config{
+	q := &Subject{Config: validate.Config{
 		Model: note.Model, Engine: engine.Names()[0], TP: g.TP, Batch: cmp.Or(g.Batch, note.Batch), Prompt: cmp.Or(g.Prompt, note.Prompt), Gen: 2,
 		Weights: cmp.Or(g.Weights, note.Weights, "bf16"), KV: g.KV,
 	}, Context: cmp.Or(g.Context, note.Context)}
@@ -60,7 +60,7 @@ func attentions(m *models.Model) (n int) {
 }
 
 // gpu is the key of the GPU that was given, or that the trace names.
-func (g *Given) gpu(l *Timeline, table *hardware.Table) (string, error) {
+func (g *Overrides) gpu(l *Timeline, table *hardware.Table) (string, error) {
 	if g.GPU != "" {
 		found, err := table.GPU(g.GPU)
 		return found.Key, unit.Wrong(err)

@@ -72,15 +72,15 @@ func namesOf(lines []breakdown.Operator) names {
 // fused are the operators of the estimate that rows of several kernels have beside their own.
 var fused = map[string][]string{"q_a_proj": {"q_b_proj", "kv_a_proj", "kv_b_proj"}}
 
-// A Question says what was traced, as far as its user knows; the trace may say more.
-type Question struct {
+// A Subject says what was traced, as far as its user knows; the trace may say more.
+type Subject struct {
 	Config  validate.Config
 	Context int // tokens in the cache of a sequence while it decodes; 0 for the prompt
 	Layers  int // layers with attention
 }
 
 // Explain sets the steps of a trace beside the estimates of a scorer.
-func Explain(l *Timeline, q *Question, s *validate.Scorer) ([]Phase, error) {
+func Explain(l *Timeline, q *Subject, s *validate.Scorer) ([]Phase, error) {
 	if len(l.Kernels) == 0 {
 		return nil, errors.New("the trace has no kernel of a GPU: was the profiler told of CUDA activities?")
 	}
@@ -141,7 +141,7 @@ func alike(steps []step) []step {
 	return slices.DeleteFunc(steps, func(s step) bool { return s.load != most })
 }
 
-func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, error) {
+func phase(steps []step, decode bool, q *Subject, s *validate.Scorer) (*Phase, error) {
 	p := &Phase{Steps: len(steps), Graph: steps[0].graph}
 	p.Decode, p.Config, p.Context = decode, q.Config, cmp.Or(q.Context, q.Config.Prompt)
 	if own := steps[0].load; own.batch > 0 {

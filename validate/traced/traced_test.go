@@ -33,7 +33,7 @@ func scorer(t testing.TB) *validate.Scorer {
 }
 
 // trace reads a trace of the experiments, with what its note says was run.
-func trace(t testing.TB, folder, name string) (*Timeline, *Question) {
+func trace(t testing.TB, folder, name string) (*Timeline, *Subject) {
 	t.Helper()
 	l, err := ScanFile(filepath.Join("..", "..", "experiments", folder, "traces", name+".json.gz"))
 	if err != nil {
@@ -41,7 +41,7 @@ func trace(t testing.TB, folder, name string) (*Timeline, *Question) {
 	}
 	n := NoteOf(l)
 	layers := map[string]int{"llama3.1-8b": 32, "llama3.2-1b": 16, "qwen3-30b-a3b": 48}[n.Model]
-	return l, &Question{
+	return l, &Subject{
 		Config: validate.Config{Model: n.Model, GPU: folder[:4], Engine: "vllm", TP: 1, Batch: n.Batch, Prompt: n.Prompt, Gen: 2,
 			Weights: n.Weights},
 		Context: n.Context, Layers: layers,
@@ -190,7 +190,7 @@ func TestOtherNames(t *testing.T) {
 	for _, graph := range []bool{true, false} {
 		l := made(4, 16, graph)
 		l.Kernels = l.Kernels[:len(l.Kernels)-20] // of the last step
-		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "sglang", TP: 1, Batch: 4, Prompt: 512,
+		q := &Subject{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "sglang", TP: 1, Batch: 4, Prompt: 512,
 			Weights: "bf16"}, Layers: 16}
 		phases, err := Explain(l, q, scorer(t))
 		if err != nil || len(phases) != 1 {
@@ -222,16 +222,16 @@ func TestOtherNames(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	s := scorer(t)
-	whole := func() *Question {
-		return &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512,
+	whole := func() *Subject {
+		return &Subject{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512,
 			Weights: "bf16"}, Layers: 16}
 	}
-	for want, change := range map[string]func(*Timeline, *Question){
-		"no kernel of a GPU":        func(l *Timeline, _ *Question) { l.Kernels = nil },
-		"no step of 100 attentions": func(_ *Timeline, q *Question) { q.Layers = 100 },
-		"give batch":                func(_ *Timeline, q *Question) { q.Config.Batch = 0 },
-		"give prompt_len, or":       func(_ *Timeline, q *Question) { q.Config.Prompt = 0 },
-		"unheard-of":                func(_ *Timeline, q *Question) { q.Config.Model = "unheard-of" },
+	for want, change := range map[string]func(*Timeline, *Subject){
+		"no kernel of a GPU":        func(l *Timeline, _ *Subject) { l.Kernels = nil },
+		"no step of 100 attentions": func(_ *Timeline, q *Subject) { q.Layers = 100 },
+		"give batch":                func(_ *Timeline, q *Subject) { q.Config.Batch = 0 },
+		"give prompt_len, or":       func(_ *Timeline, q *Subject) { q.Config.Prompt = 0 },
+		"unheard-of":                func(_ *Timeline, q *Subject) { q.Config.Model = "unheard-of" },
 	} {
 		l, q := made(4, 16, true), whole()
 		change(l, q)
@@ -258,7 +258,7 @@ func FuzzExplain(f *testing.F) {
 			l.Kernels = append(l.Kernels, Launch{Name: name, TS: at, Dur: dur, Correlation: int64(i)})
 			at += dur / 2
 		}
-		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"},
+		q := &Subject{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"},
 			Layers: 1}
 		phases, err := Explain(l, q, s)
 		if err != nil {

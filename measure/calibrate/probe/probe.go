@@ -247,7 +247,7 @@ func (p *Server) measure(ctx context.Context, rows *calibrate.ServedRows, limit 
 			left++
 			continue
 		}
-		r, err := p.ask(ctx, x)
+		r, err := p.measurePoint(ctx, x)
 		if err != nil {
 			p.stopped(rows, len(points))
 			return fmt.Errorf("%v: %w", x, err)
@@ -289,7 +289,7 @@ func (p *Server) stopped(rows *calibrate.ServedRows, all int) {
 		rows.Rows), all, p.File)
 }
 
-func (p *Server) ask(ctx context.Context, x *calibrate.ServedPoint) (*result.Result, error) {
+func (p *Server) measurePoint(ctx context.Context, x *calibrate.ServedPoint) (*result.Result, error) {
 	q := experiment.Default()
 	q.Engine, q.Client, q.Model = experiment.OpenAI, p.Point.Client, p.Point.Model
 	q.Energy, q.Size = false, false

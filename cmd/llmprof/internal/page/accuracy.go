@@ -51,7 +51,7 @@ func Columns(all []Observed) map[string][]any {
 		for _, property := range reflect.VisibleFields(o.Type()) {
 			value := o.FieldByIndex(property.Index).Interface()
 			if v, ok := value.(float64); ok {
-				value = drawn(v)
+				value = plotted(v)
 			}
 			key := property.Tag.Get("json")
 			columns[key] = append(columns[key], value)
@@ -61,8 +61,8 @@ func Columns(all []Observed) map[string][]any {
 	return columns
 }
 
-// drawn is a time with the digits that a chart can show.
-func drawn(v float64) float64 {
+// plotted is a time with the digits that a chart can show.
+func plotted(v float64) float64 {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64)
 	return v
 }

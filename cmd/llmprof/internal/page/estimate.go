@@ -16,11 +16,11 @@ import (
 	"llmprof/plots"
 )
 
-// question reads the flags of "llmprof estimate".
-func question(flags map[string]string) (*deployment.Request, error) {
+// requestOf reads the flags of "llmprof estimate".
+func requestOf(flags map[string]string) (*deployment.Request, error) {
 	q := &deployment.Request{}
 	f := settings.Flags(q)
-	settings.UnevenLengths(f, q, nil)
+	settings.LengthDistributions(f, q, nil)
 	if err := set(f, flags); err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func set(f *pflag.FlagSet, flags map[string]string) error {
 	return nil
 }
 
-// asked is the answer to the flags of a request.
-func (p *Page) asked(ctx context.Context, r *Request) (*view.Estimate, error) {
-	q, err := question(r.Flags)
+// estimated is the answer to the flags of a request.
+func (p *Page) estimated(ctx context.Context, r *Request) (*view.Estimate, error) {
+	q, err := requestOf(r.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ type Estimate struct {
 
 // estimate is what "llmprof estimate" computes, as the views show it.
 func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
-	q, err := question(r.Flags)
+	q, err := requestOf(r.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
 
 // text is "llmprof estimate" in a form that write writes.
 func (p *Page) text(ctx context.Context, r *Request, write func(io.Writer, *view.Estimate) error) (*Answer, error) {
-	ans, err := p.asked(ctx, r)
+	ans, err := p.estimated(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ type Load struct {
 
 // under is the steady state of "llmprof estimate --rate" or "--concurrency".
 func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
-	q, err := question(r.Flags)
+	q, err := requestOf(r.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ type loadPoint struct {
 
 // load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains, or at a part of them.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
-	q, err := question(r.Flags)
+	q, err := requestOf(r.Flags)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (p *Page) options(ctx context.Context, r *Request) *Answer {
 
 // can is why an estimate cannot be made; nil if it can.
 func (p *Page) can(ctx context.Context, flags map[string]string) error {
-	q, err := question(flags)
+	q, err := requestOf(flags)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func BenchmarkChange(b *testing.B) {
 					r.Expected, r.Flags["gpu"], r.Flags["tp"], r.Flags["batch"] = true, cards, "1,2,4,8", "1..1024x4"
 				case "options":
 					r.Try = map[string][]string{"tp": {"1", "2", "4", "8"}, "engine": engine.Names(),
-						"weights": append(models.SchemeNames(), models.Mixes()...), "kv": deployment.Words("kv")}
+						"weights": append(models.SchemeNames(), models.FileTypes()...), "kv": deployment.Words("kv")}
 				case "rates below":
 					r.Part = deployment.PartBelow
 				case "highest rate":

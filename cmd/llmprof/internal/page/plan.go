@@ -14,7 +14,7 @@ import (
 
 // plan is "llmprof plan --format json".
 func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
-	o := &plan.Asked{}
+	o := &plan.Options{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
 	settings.Planned(f, o, nil)
 	f.VisitAll(settings.Lenient)

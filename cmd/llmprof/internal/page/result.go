@@ -18,7 +18,7 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	}
 	all, err := validate.Reduce(r.Name, decoded)
 	if err != nil {
-		return bare(decoded, err)
+		return withoutPrediction(decoded, err)
 	}
 	constants, err := p.known.Constants("")
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	score := validate.NewScorer(deployment.BuiltInModels(), gpus, constants.Among).Score(all)
 	times := NewAccuracy(score)
 	if len(times) == 0 && len(score.Skipped) > 0 {
-		return bare(decoded, errors.New(score.Skipped[0].Detail))
+		return withoutPrediction(decoded, errors.New(score.Skipped[0].Detail))
 	}
 	if len(times) == 0 {
 		return nil, fmt.Errorf("%s holds no time", r.Name)
@@ -39,9 +39,9 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	return &Answer{Data: times}, nil
 }
 
-// bare are the times of a result for which nothing is predicted, as of one that was measured on a
+// withoutPrediction are the times of a result for which nothing is predicted, as of one that was measured on a
 // processor, with the reason why.
-func bare(r *result.Result, why error) (*Answer, error) {
+func withoutPrediction(r *result.Result, why error) (*Answer, error) {
 	var all []Observed
 	w := &r.Workload
 	for _, t := range []struct {

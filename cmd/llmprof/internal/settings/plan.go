@@ -13,13 +13,13 @@ import (
 )
 
 // Planned defines the flags of a search. Traces are read by read, or not at all where it is nil.
-func Planned(f *pflag.FlagSet, o *plan.Asked, read TraceReader) {
+func Planned(f *pflag.FlagSet, o *plan.Options, read TraceReader) {
 	Bind(f, o, "Plan")
 	Words(f, "engines", engine.Names()...)
-	o.Prompt, o.Answer = new(serving.Fixed(1024)), new(serving.Fixed(128))
-	f.Lookup("in").Value, f.Lookup("out").Value = LengthsFlag(o.Prompt, false, read), LengthsFlag(o.Answer, true, read)
+	o.Prompt, o.Output = new(serving.Fixed(1024)), new(serving.Fixed(128))
+	f.Lookup("in").Value, f.Lookup("out").Value = LengthsFlag(o.Prompt, false, read), LengthsFlag(o.Output, true, read)
 	f.Var(LengthsFlag(o.Prompt, false, read), "prompt-len", "`tokens` of prompts: as --in")
-	f.Var(LengthsFlag(o.Answer, true, read), "gen-len", "`tokens` of answers: as --in")
+	f.Var(LengthsFlag(o.Output, true, read), "gen-len", "`tokens` of answers: as --in")
 }
 
 // estimateOrder is the order in which the flags of a deployment are written.

@@ -169,15 +169,15 @@ func LengthsFlag(to *serving.Lengths, answers bool, read TraceReader) pflag.Valu
 	})
 }
 
-// UnevenLengths lets the flags of a request's lengths take distributions too, whose mean is the number of tokens then: under a load the
-// lengths of requests may differ.
-func UnevenLengths(f *pflag.FlagSet, q *deployment.Request, read TraceReader) {
+// LengthDistributions lets the flags of a request's lengths take distributions too, whose mean is the number of tokens then: under a load
+// the lengths of requests may differ.
+func LengthDistributions(f *pflag.FlagSet, q *deployment.Request, read TraceReader) {
 	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
-	prompt.Value = unevenFlag(prompt.Value, &q.Prompts, false, read)
-	gen.Value = unevenFlag(gen.Value, &q.Answers, true, read)
+	prompt.Value = distributionFlag(prompt.Value, &q.Prompts, false, read)
+	gen.Value = distributionFlag(gen.Value, &q.Answers, true, read)
 }
 
-func unevenFlag(number pflag.Value, lengths **serving.Lengths, answers bool, read TraceReader) pflag.Value {
+func distributionFlag(number pflag.Value, lengths **serving.Lengths, answers bool, read TraceReader) pflag.Value {
 	return Own(number.String, func(text string) error {
 		if !strings.Contains(text, "..") && !strings.ContainsAny(text, ":=") {
 			*lengths = nil

@@ -51,20 +51,20 @@ type SideOperator struct {
 	Time  float64 `json:"expected_s" jsonschema:"minimum=0"`
 }
 
-// A headline is a metric that sides have, under a load or of a batch that has the GPUs for itself.
-type headline struct {
+// A summaryMetric is a metric that sides have, under a load or of a batch that has the GPUs for itself.
+type summaryMetric struct {
 	unit.Metric
 	load bool
 }
 
-// headlines are the metrics of sides, those under a load first.
-func headlines() (all []headline) {
+// summaryMetrics are the metrics of sides, those under a load first.
+func summaryMetrics() (all []summaryMetric) {
 	for _, m := range new(serving.Steady).Metrics(nil) {
-		all = append(all, headline{m, true})
+		all = append(all, summaryMetric{m, true})
 	}
 	for _, m := range new(analytic.Estimate).Metrics(nil, "") {
 		if m.Title != "" {
-			all = append(all, headline{m, false})
+			all = append(all, summaryMetric{m, false})
 		}
 	}
 	return all
@@ -180,7 +180,7 @@ type Difference struct {
 
 // Differences compares every figure of the further sides with the first.
 func (c *Comparison) Differences() (all []Difference) {
-	for _, m := range headlines() {
+	for _, m := range summaryMetrics() {
 		for i := 1; i < len(c.Sides); i++ {
 			all = append(all, c.difference(m.Key, i))
 		}
@@ -361,7 +361,7 @@ func (c *Comparison) figureTable(load bool) render.Table {
 		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true},
 			render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
 	}
-	for _, m := range headlines() {
+	for _, m := range summaryMetrics() {
 		cells, some := []any{m.Title}, false
 		for i := range c.Sides {
 			f := c.Sides[i].figure(m.Key)
@@ -455,7 +455,7 @@ func (c *Comparison) operatorTable() render.Table {
 func (c *Comparison) Table() *render.Table {
 	t := render.Keyed("metric", "side", "value", "low", "high", "ratio", "overlap")
 	for i := range c.Sides {
-		for _, m := range headlines() {
+		for _, m := range summaryMetrics() {
 			f, d := c.Sides[i].figure(m.Key), Difference{}
 			if i > 0 {
 				d = c.difference(m.Key, i)

@@ -42,7 +42,7 @@ func (e *Estimate) Brief() *render.Document {
 	add("Throughput", e.throughputLine(verdict.Possible))
 	add("Energy", e.energyLine())
 	add("Cost", e.costLine(verdict.Possible))
-	add("Rests on", e.basis())
+	add("Rests on", e.calibration())
 	if text := e.resourceLine(); text != "" {
 		add("Depends on", text)
 	}
@@ -172,8 +172,8 @@ func (e *Estimate) costLine(possible bool) string {
 	return fmt.Sprintf("%v per million generated tokens, at %v a GPU", e.cost(), e.Price)
 }
 
-// basis says what the figures rest on.
-func (e *Estimate) basis() string {
+// calibration says what the figures rest on.
+func (e *Estimate) calibration() string {
 	formats := fmt.Sprintf("%s weights, %s KV cache", e.Scheme.Weights, e.Scheme.KV)
 	switch {
 	case e.Memory.KV == 0:
@@ -322,7 +322,7 @@ type OpWords struct {
 // Words is the estimate in words.
 func (e *Estimate) Words() *Words {
 	v := e.Verdict()
-	w := &Words{Fits: e.verdictLine(&v), Basis: e.basis(), Headlines: e.headlines(), Prefill: opWords(e.PrefillOps),
+	w := &Words{Fits: e.verdictLine(&v), Basis: e.calibration(), Headlines: e.headlines(), Prefill: opWords(e.PrefillOps),
 		Decode: opWords(e.DecodeOps)}
 	m := &e.Memory
 	for _, part := range []named[unit.Bytes]{

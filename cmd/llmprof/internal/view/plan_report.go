@@ -226,7 +226,7 @@ func (p *Plan) Sheet() (*plots.Figure, error) {
 // Chart is the Pareto plot of the rows of the table.
 func (p *Plan) Chart() (*plots.Figure, error) {
 	cost := "$ a million tokens"
-	if p.Request.Load.Given() {
+	if p.Request.Load.IsSet() {
 		cost = "$ an hour"
 	}
 	several := len(p.models()) > 1
@@ -237,7 +237,7 @@ func (p *Plan) Chart() (*plots.Figure, error) {
 		if several {
 			d.Group = r.Card.Model.Name + " on " + d.Group
 		}
-		if p.Request.Load.Given() {
+		if p.Request.Load.IsSet() {
 			d.Cost = float64(r.PerHour)
 		}
 		all = append(all, d)

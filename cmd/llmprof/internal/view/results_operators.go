@@ -112,12 +112,13 @@ func OperatorFigure(s *validate.Scorer, phases []validate.OperatorPhase, how str
 	var steps []plots.OperatorStep
 	for i := range phases {
 		p := &phases[i]
-		step := plots.OperatorStep{Title: "A " + phaseName(p), Total: []plots.TimedOperator{drawn(&p.Sum), drawn(&p.Step)}, How: how}
+		total := []plots.TimedOperator{timedOperator(&p.Sum), timedOperator(&p.Step)}
+		step := plots.OperatorStep{Title: "A " + phaseName(p), Total: total, How: how}
 		if !p.Decode {
 			step.Title = fmt.Sprintf("A prefill of %d tokens a sequence", p.Config.Prompt)
 		}
 		for k := range p.Rows {
-			step.Ops = append(step.Ops, drawn(&p.Rows[k]))
+			step.Ops = append(step.Ops, timedOperator(&p.Rows[k]))
 		}
 		steps = append(steps, step)
 	}
@@ -137,7 +138,7 @@ func OperatorFigure(s *validate.Scorer, phases []validate.OperatorPhase, how str
 	return plots.Operators(strings.Join(parts, " · "), steps)
 }
 
-func drawn(r *validate.OperatorRow) plots.TimedOperator {
+func timedOperator(r *validate.OperatorRow) plots.TimedOperator {
 	o := plots.TimedOperator{Name: r.Name, Includes: r.Includes, Observed: r.Observed}
 	if r.Predicted != nil {
 		o.Span = r.Predicted.Span

@@ -13,11 +13,11 @@ import (
 	"llmprof/unit"
 )
 
-// A Publication is stored results in the shape of a paper's tables.
-type Publication struct{ *aggregate.Publication }
+// A PaperTable is stored results in the shape of a paper's tables.
+type PaperTable struct{ *aggregate.PaperTable }
 
 // Page is the sizes of ELANA's table 2, or times and energies by device and setting as in its tables 3 and 4, or both.
-func (p *Publication) Page(sizes, latency bool) *render.Document {
+func (p *PaperTable) Page(sizes, latency bool) *render.Document {
 	d := &render.Document{}
 	if sizes {
 		d.Blocks = append(d.Blocks, p.sizeTable())
@@ -28,7 +28,7 @@ func (p *Publication) Page(sizes, latency bool) *render.Document {
 	return d
 }
 
-func (p *Publication) notes() render.Notes {
+func (p *PaperTable) notes() render.Notes {
 	energy := "Energies are of one sequence of the batch, gross of idle power."
 	if p.Whole {
 		energy = "Energies are of the whole batch, gross of idle power, as in ELANA's tables; divide by the batch for one sequence."
@@ -55,7 +55,7 @@ func (s setting) String() string {
 }
 
 // latencyTables are one table for each device.
-func (p *Publication) latencyTables() []render.Block {
+func (p *PaperTable) latencyTables() []render.Block {
 	var blocks []render.Block
 	title := func(r *aggregate.PublishedRow) string { return "Latency and energy on " + r.Device }
 	for _, device := range distinct(p.Rows, title) {
@@ -87,7 +87,7 @@ func latencyColumns() []render.Column {
 	}
 }
 
-func (p *Publication) latencyCells(r *aggregate.PublishedRow) []any {
+func (p *PaperTable) latencyCells(r *aggregate.PublishedRow) []any {
 	name := r.Model
 	if len(r.Marks) > 0 {
 		name += " *"
@@ -123,7 +123,7 @@ func spreadCell(s *float64) any {
 }
 
 // share is what an energy of one sequence is multiplied by.
-func (p *Publication) share(r *aggregate.PublishedRow) float64 {
+func (p *PaperTable) share(r *aggregate.PublishedRow) float64 {
 	if p.Whole && r.Batch > 0 {
 		return float64(r.Batch)
 	}
@@ -136,7 +136,7 @@ func scaledCell(v *float64, factor float64) any {
 }
 
 // sizeTable is the size of each model, and of its cache at each batch and length.
-func (p *Publication) sizeTable() render.Table {
+func (p *PaperTable) sizeTable() render.Table {
 	type shape struct{ batch, length int }
 	var shapes []shape
 	var models []string
@@ -174,7 +174,7 @@ func (p *Publication) sizeTable() render.Table {
 }
 
 // Table has a row for each configuration, in SI units, which the keys name.
-func (p *Publication) Table() *render.Table {
+func (p *PaperTable) Table() *render.Table {
 	t := render.Keyed("device", "engine", "model", "batch", "prompt_len", "gen_len", "runs",
 		"ttft_s", "ttft_stddev_s", "energy_per_prompt_j", "tpot_s", "tpot_stddev_s", "energy_per_token_j",
 		"ttlt_s", "ttlt_stddev_s", "energy_per_request_j", "generated_tok_s", "params_bytes", "cache_bytes", "cache_tokens", "marks")

@@ -110,7 +110,7 @@ func MetricTitle(m validate.Metric) string {
 // groupCell is what the rows of a group have in common in a dimension, which has the name of its key in the JSON.
 func groupCell(s *validate.Summary, d validate.Dimension) any {
 	all := flatten("", reflect.ValueOf(s.Group))
-	return all[slices.IndexFunc(all, func(k keyed) bool { return k.key == string(d) })].value
+	return all[slices.IndexFunc(all, func(k namedValue) bool { return k.key == string(d) })].value
 }
 
 func (v *Validation) worstTable() render.Table {

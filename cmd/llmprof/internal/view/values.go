@@ -151,7 +151,7 @@ func flat[T any](rows []T, columns ...string) *render.Table {
 		if !named { // the last part of the key
 			column, key = column[strings.LastIndexByte(column, '.')+1:], column
 		}
-		at, t.Columns = append(at, slices.IndexFunc(keys, func(v keyed) bool { return v.key == key })),
+		at, t.Columns = append(at, slices.IndexFunc(keys, func(v namedValue) bool { return v.key == key })),
 			append(t.Columns, render.Column{Key: column})
 	}
 	for i := range rows {
@@ -164,8 +164,8 @@ func flat[T any](rows []T, columns ...string) *render.Table {
 	return t
 }
 
-// A keyed is one value of a struct, with the JSON keys that lead to it.
-type keyed struct {
+// A namedValue is one value of a struct, with the JSON keys that lead to it.
+type namedValue struct {
 	key   string
 	value any
 	list  bool // the value is a list of texts, which one cell holds
@@ -173,7 +173,7 @@ type keyed struct {
 
 // flatten lists the values of a struct that is written as JSON, without its maps and lists other than of texts. All
 // structs of a type give the same keys.
-func flatten(path string, r reflect.Value) (all []keyed) {
+func flatten(path string, r reflect.Value) (all []namedValue) {
 	for i := range r.NumField() {
 		f, field := r.Field(i), r.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -183,7 +183,7 @@ func flatten(path string, r reflect.Value) (all []keyed) {
 		case name == "" && field.Anonymous && f.Kind() == reflect.Struct:
 			all = append(all, flatten(path, f)...)
 		case list && name != "":
-			all = append(all, keyed{key, joined(f.Interface().([]string)), true})
+			all = append(all, namedValue{key, joined(f.Interface().([]string)), true})
 		case name == "" || name == "-" || f.Kind() == reflect.Slice || f.Kind() == reflect.Map:
 		case f.Kind() == reflect.Struct && f.Type().PkgPath() != "time":
 			all = append(all, flatten(key, f)...)
@@ -193,10 +193,10 @@ func flatten(path string, r reflect.Value) (all []keyed) {
 				continue
 			}
 			for _, below := range flatten(key, reflect.New(f.Type().Elem()).Elem()) {
-				all = append(all, keyed{below.key, nil, below.list})
+				all = append(all, namedValue{below.key, nil, below.list})
 			}
 		default:
-			all = append(all, keyed{key, plainCell(f), false})
+			all = append(all, namedValue{key, plainCell(f), false})
 		}
 	}
 	return all

@@ -29,7 +29,7 @@ func (t *Translator) prompts(n *tree.Node) {
 	}
 	count, ok := tree.Whole(v.Scalar)
 	if !ok || count < 1 || count > tree.MostCount {
-		t.Wrong(v.At.Mistake("num_input_prompts: %s: want a whole number from 1 to %d", v.What(), tree.MostCount))
+		t.Wrong(v.At.Errorf("num_input_prompts: %s: want a whole number from 1 to %d", v.What(), tree.MostCount))
 		return
 	}
 	if engine := n.Get("engine"); engine != nil && engine.Scalar == openAI {
@@ -51,7 +51,7 @@ func (t *Translator) prompts(n *tree.Node) {
 func (t *Translator) batching(n *tree.Node) {
 	if b := t.members(n, "batching_options", "batch_size", "dynamic_batching"); b != nil &&
 		t.truth(b, "batching_options", "dynamic_batching") {
-		t.Wrong(b.Get("dynamic_batching").At.Mistake(
+		t.Wrong(b.Get("dynamic_batching").At.Errorf(
 			"batching_options.dynamic_batching: batches here are of one size; a server batches as requests come: engine = \"openai\" with " +
 				"concurrency"))
 	}
@@ -74,16 +74,16 @@ func (t *Translator) sharding(n *tree.Node) {
 	switch strategy.Scalar {
 	case "none":
 		if count, ok := tree.Whole(shards.Scalar); !ok || count > 1 {
-			t.Wrong(shards.At.Mistake("sharding_config.num_shards: %s without a strategy: give strategy = \"tensor_parallel\", or 1", shards.What()))
+			t.Wrong(shards.At.Errorf("sharding_config.num_shards: %s without a strategy: give strategy = \"tensor_parallel\", or 1", shards.What()))
 		}
 	case "tensor_parallel":
 		t.become(n, "sharding_config", tree.Pair{Key: "tp", At: s.At, Value: shards})
 	case "pipeline_parallel":
-		t.Wrong(strategy.At.Mistake(
+		t.Wrong(strategy.At.Errorf(
 			"sharding_config.strategy: pipelines are not run by the engines here; a server may do it: engine = \"openai\""))
 	default:
 		known := []string{"none", "tensor_parallel", "pipeline_parallel"}
-		t.Wrong(strategy.At.Mistake("sharding_config.strategy: %s; %s", strategy.What(), spelling.Hint(fmt.Sprint(strategy.Scalar), known)))
+		t.Wrong(strategy.At.Errorf("sharding_config.strategy: %s; %s", strategy.What(), spelling.Hint(fmt.Sprint(strategy.Scalar), known)))
 	}
 }
 
@@ -103,13 +103,13 @@ func (t *Translator) quantization(n *tree.Node) {
 	on := asked == nil || t.truth(q, of, "quantization")
 	switch {
 	case four && eight:
-		t.Wrong(q.At.Mistake("%s: load_in_4bit and load_in_8bit: want one of them", of))
+		t.Wrong(q.At.Errorf("%s: load_in_4bit and load_in_8bit: want one of them", of))
 	case on && four:
 		t.become(n, of, tree.Pair{Key: "quantization", At: q.At, Value: &tree.Node{At: q.Get("load_in_4bit").At, Scalar: "int4"}})
 	case on && eight:
 		t.become(n, of, tree.Pair{Key: "quantization", At: q.At, Value: &tree.Node{At: q.Get("load_in_8bit").At, Scalar: "int8"}})
 	case asked != nil && on:
-		t.Wrong(asked.At.Mistake("%s.quantization: to how many bits? Give load_in_4bit or load_in_8bit", of))
+		t.Wrong(asked.At.Errorf("%s.quantization: to how many bits? Give load_in_4bit or load_in_8bit", of))
 	case four || eight:
 		t.Warn(q.At, "%s: load_in_4bit and load_in_8bit have no effect, since quantization is false", of)
 	}
@@ -132,7 +132,7 @@ func (t *Translator) latency(n *tree.Node) {
 		return
 	}
 	if t.truth(l, "latency_simulation", "enabled") {
-		t.Wrong(l.Get("enabled").At.Mistake(
+		t.Wrong(l.Get("enabled").At.Errorf(
 			"latency_simulation: delays are not made up here; for requests that come at random times give engine = \"openai\" and request_rate_hz"))
 		return
 	}

@@ -121,7 +121,7 @@ func (t *Translator) renameKey(n *tree.Node, old string, to renamed) {
 // become gives n a setting unless it has it by its own name.
 func (t *Translator) become(n *tree.Node, old string, p tree.Pair) {
 	if n.Get(p.Key) != nil {
-		t.Wrong(p.At.Mistake("%s is %s here, which is given too: leave one of them out", old, p.Key))
+		t.Wrong(p.At.Errorf("%s is %s here, which is given too: leave one of them out", old, p.Key))
 		return
 	}
 	n.Pairs = append(n.Pairs, p)
@@ -144,14 +144,14 @@ func (t *Translator) revalue(old string, v *tree.Node, to renamed) *tree.Node {
 		return v
 	}
 	if why, ok := to.refuse[text]; ok {
-		t.Wrong(v.At.Mistake("%s: %q: %s", old, text, why))
+		t.Wrong(v.At.Errorf("%s: %q: %s", old, text, why))
 		return &tree.Node{At: v.At, Scalar: to.values["pytorch"]}
 	}
 	if ours, ok := to.values[text]; ok {
 		return &tree.Node{At: v.At, Scalar: ours}
 	}
 	known := slices.Sorted(maps.Keys(to.values))
-	t.Wrong(v.At.Mistake("%s: %q; %s", old, text, spelling.Hint(text, known)))
+	t.Wrong(v.At.Errorf("%s: %q; %s", old, text, spelling.Hint(text, known)))
 	return v
 }
 
@@ -164,7 +164,7 @@ func (t *Translator) without(n *tree.Node) {
 		}
 		n.Take(p.Key)
 		if v.harm != "" && !slices.Contains(v.plain, p.Value.Scalar) {
-			t.Wrong(p.Value.At.Mistake("%s: %s: %s", p.Key, p.Value.What(), v.harm))
+			t.Wrong(p.Value.At.Errorf("%s: %s: %s", p.Key, p.Value.What(), v.harm))
 			continue
 		}
 		t.Warn(p.At, "%s has no effect: %s", p.Key, v.why)
@@ -178,7 +178,7 @@ func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.No
 		return nil
 	}
 	if table.Kind != tree.TableKind {
-		t.Wrong(table.At.Mistake("%s: %s: want a table", key, table.What()))
+		t.Wrong(table.At.Errorf("%s: %s: want a table", key, table.What()))
 		return nil
 	}
 	for _, p := range table.Pairs {
@@ -187,7 +187,7 @@ func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.No
 			return name == p.Key || open && strings.HasPrefix(p.Key, start)
 		}
 		if !slices.ContainsFunc(known, is) {
-			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(
+			t.Wrong(p.At.Errorf("%s.%s is not known; %s", key, p.Key, spelling.Hint(
 				p.Key, slices.DeleteFunc(slices.Clone(known), func(name string) bool { return strings.HasSuffix(name, "*") }))))
 		}
 	}
@@ -202,7 +202,7 @@ func (t *Translator) truth(n *tree.Node, of, key string) bool {
 	}
 	b, ok := v.Scalar.(bool)
 	if !ok {
-		t.Wrong(v.At.Mistake("%s: %s: want true or false", of+"."+key, v.What()))
+		t.Wrong(v.At.Errorf("%s: %s: want true or false", of+"."+key, v.What()))
 	}
 	return b
 }
