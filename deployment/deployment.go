@@ -172,9 +172,9 @@ func (d *Deployment) chooseEngine() (err error) {
 	return engine.Splits(d.runs, d.Model, &d.Scheme, &d.Parallel)
 }
 
-// chooseMix quantizes the model as a mix of formats of llama.cpp that was asked for has it, or as the published GGUF files of the model do,
+// chooseFileType quantizes the model as a mix of formats of llama.cpp that was asked for has it, or as the published GGUF files of the model do,
 // and reports whether there is one.
-func (d *Deployment) chooseMix() (bool, error) {
+func (d *Deployment) chooseFileType() (bool, error) {
 	mix, published := d.Request.Weights, models.PublishedFileType(d.Model)
 	if mix == "" && (engine.ReadsGGUF(d.Request.Engine) || d.Request.Engine == "" && d.Request.atHome()) {
 		mix = published
@@ -196,7 +196,7 @@ func (d *Deployment) chooseMix() (bool, error) {
 // chooseScheme takes the formats that were asked for, else those that the published checkpoint has, and notes why.
 func (d *Deployment) chooseScheme() error {
 	q := d.Request
-	mixed, err := d.chooseMix()
+	mixed, err := d.chooseFileType()
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const (
 	energyClosure = 0.10
 	sensorClosure = 0.03 // counter against integrated power
 
-	powerExcess = 0.05 // mean power above the power limit: the accuracy of boards' sensors
+	powerMargin = 0.05 // mean power above the power limit: the accuracy of boards' sensors
 )
 
 // closes tests that the parts add up to the whole.
@@ -98,7 +98,7 @@ func powerKeepsLimit(r *result.Result) {
 	for phase, d := range domains(r.Energy) {
 		for i := range r.Conditions {
 			c := &r.Conditions[i]
-			if c.Phase == phase && c.UUID == d.ID && c.PowerLimitW != nil && d.MeanW > (1+powerExcess)*(*c.PowerLimitW) {
+			if c.Phase == phase && c.UUID == d.ID && c.PowerLimitW != nil && d.MeanW > (1+powerMargin)*(*c.PowerLimitW) {
 				warn(r, "closure", "%s: %s drew %v, more than its limit of %v", phase, d.Name, unit.Watts(d.MeanW), unit.Watts(*c.PowerLimitW))
 			}
 		}

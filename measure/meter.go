@@ -23,13 +23,13 @@ type Meter interface {
 	Look(context.Context) (end func() ([]result.Condition, error)) // reads clocks alone
 }
 
-// settle is how long a GPU is left alone after work before its idle power is
+// settling is how long a GPU is left alone after work before its idle power is
 // measured, so that its clocks and its voltage regulators have come down.
-const settle = 2 * time.Second
+const settling = 2 * time.Second
 
 // idling measures the power of what does nothing for so long.
 func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window, error) {
-	if err := concurrent.Wait(ctx, settle); err != nil {
+	if err := concurrent.Wait(ctx, settling); err != nil {
 		return nil, err
 	}
 	mark, err := meter.Begin(ctx)

@@ -72,8 +72,8 @@ func wrapperOf(object map[string]any) string {
 
 // encoderKind finds the formula of an encoder by its model_type, or by that of the whole, which older configs have in its place or
 // alone.
-func encoderKind(tower map[string]any, wrapper string) (kind, text string, known bool) {
-	stated, _ := tower["model_type"].(string)
+func encoderKind(encoder map[string]any, wrapper string) (kind, text string, known bool) {
+	stated, _ := encoder["model_type"].(string)
 	kinds := []string{wrapper + "_vision", stated, stated + "_vision"}
 	if strings.HasPrefix(stated, wrapper) {
 		kinds[0], kinds[1] = kinds[1], kinds[0]

@@ -76,9 +76,9 @@ func (m *Model) Audio(seconds float64) (Media, error) {
 	return s.with(map[string]int{"frames": int(math.Ceil(seconds * 100))})
 }
 
-func (m *Model) noMedia(tower, what string) error {
+func (m *Model) noMedia(encoder, what string) error {
 	return fmt.Errorf("%s: how many tokens its processor makes of %s is not known, or its config has no %s; add their tokens to the prompt",
-		m.Name, what, tower)
+		m.Name, what, encoder)
 }
 
 // with evaluates the formulas.

@@ -139,7 +139,7 @@ type fieldKnowledge struct {
 	// the whole.
 	Media map[string]map[string]mediaRule
 
-	ignored map[string]bool // harmless fields, encoders, which notes name, and wrappers
+	ignored map[string]bool // Ignored fields, encoders, which notes name, and wrappers
 }
 
 //go:embed fields.json

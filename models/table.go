@@ -173,7 +173,8 @@ func (e *entry) build() (*Model, error) {
 		m.countEncoders(e.EncoderParams)
 	}
 	if e.EncoderParams != m.EncoderParams && e.EncoderParams > 0 {
-		return nil, fmt.Errorf("model %s of the table: its encoders have %d parameters, published are %d", e.Name, m.EncoderParams, e.EncoderParams)
+		return nil, fmt.Errorf("model %s of the table: its encoders have %d parameters, published are %d",
+			e.Name, m.EncoderParams, e.EncoderParams)
 	}
 	if err := e.reproduce(m.Params()); err != nil {
 		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)

@@ -52,7 +52,7 @@ type experimentCheck struct {
 	Name     *string     `json:"name"`
 	Points   *int        `json:"points"`
 	Runs     *int        `json:"runs"`
-	Mistakes []errorJSON `json:"mistakes"`
+	Errors   []errorJSON `json:"mistakes"`
 	Warnings []string    `json:"warnings"`
 
 	text []string // the mistakes with their lines, for people
@@ -67,16 +67,16 @@ type errorJSON struct {
 }
 
 func checkExperiment(file string, check func(*experiment.Point) []experiment.Problem) experimentCheck {
-	c := experimentCheck{File: file, Mistakes: []errorJSON{}, Warnings: []string{}}
+	c := experimentCheck{File: file, Errors: []errorJSON{}, Warnings: []string{}}
 	e, err := experiment.Load(file, check)
 	if err != nil {
 		c.text = strings.Split(err.Error(), "\n")
-		var mistakes tree.Errors
-		if !errors.As(err, &mistakes) {
-			mistakes = tree.Errors{{File: file, Problem: err.Error()}}
+		var errs tree.Errors
+		if !errors.As(err, &errs) {
+			errs = tree.Errors{{File: file, Problem: err.Error()}}
 		}
-		for _, m := range mistakes {
-			c.Mistakes = append(c.Mistakes, errorJSON{m.File, unit.OrNull(m.Line), unit.OrNull(m.Column), m.Problem})
+		for _, m := range errs {
+			c.Errors = append(c.Errors, errorJSON{m.File, unit.OrNull(m.Line), unit.OrNull(m.Column), m.Problem})
 		}
 		if e != nil {
 			c.Warnings = append(c.Warnings, e.Warnings...)
@@ -97,7 +97,7 @@ func errorTable(checks []experimentCheck) *render.Table {
 		if c.OK {
 			t.Add(c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil)
 		}
-		for _, m := range c.Mistakes {
+		for _, m := range c.Errors {
 			t.Add(c.File, "no", nil, nil, m.File, view.Cell(m.Line), view.Cell(m.Column), m.Problem)
 		}
 	}
@@ -114,7 +114,7 @@ func experimentsPage(checks []experimentCheck) *render.Document {
 		if !c.OK {
 			ok = render.Painted{Value: "no", Color: render.Bad}
 		}
-		t.Add(c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Mistakes), len(c.Warnings))
+		t.Add(c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Errors), len(c.Warnings))
 		wrong = append(wrong, c.text...)
 		for _, w := range c.Warnings {
 			warned = append(warned, strings.Split(w, "\n")...)

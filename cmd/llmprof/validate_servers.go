@@ -18,8 +18,8 @@ import (
 	"llmprof/validate/served"
 )
 
-// A serversQuestion says which servers are simulated, and by which constants.
-type serversQuestion struct {
+// A serversFlags says which servers are simulated, and by which constants.
+type serversFlags struct {
 	output
 	gpu         string
 	engine      string // what served the runs of files; "" for what they say
@@ -28,7 +28,7 @@ type serversQuestion struct {
 
 // validateServers is the command that scores simulations of real servers.
 func (a *app) validateServers() *cobra.Command {
-	o := &serversQuestion{}
+	o := &serversFlags{}
 	cmd := &cobra.Command{
 		Use:   "servers [FILE...]",
 		Short: "Compare simulations of servers under load with what was measured",
@@ -51,7 +51,7 @@ func (a *app) validateServers() *cobra.Command {
 	return cmd
 }
 
-func (a *app) runValidateServers(ctx context.Context, o *serversQuestion, files []string) error {
+func (a *app) runValidateServers(ctx context.Context, o *serversFlags, files []string) error {
 	runs, err := o.runs(files)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (a *app) runValidateServers(ctx context.Context, o *serversQuestion, files 
 }
 
 // runs are those that come with the program, or those of files.
-func (o *serversQuestion) runs(files []string) ([]served.Run, error) {
+func (o *serversFlags) runs(files []string) ([]served.Run, error) {
 	switch {
 	case len(files) > 0:
 	case o.engine != "":

@@ -184,7 +184,7 @@ func (b *builder) section(name string, samples []sample, what string, held ...ro
 	for _, s := range samples {
 		halves[s.half()] = append(halves[s.half()], s)
 	}
-	law = rested(law, b.law(keys...), thin(halves[0]), start, hold)
+	law = withHeadroom(law, b.law(keys...), thin(halves[0]), start, hold)
 	whole := solve(law, thin(samples), start, hold...)
 	if whole.unslowed() {
 		b.section(name, b.atOneRate(samples, what), what, held...)

@@ -48,8 +48,8 @@ func inTurn(samples []sample) {
 	}
 }
 
-// rested is a law of products with the rest between two rows that explains samples best.
-func rested(law, late equation, samples []sample, start []float64, hold []roofline.Constant) equation {
+// withHeadroom is a law of products with the rest between two rows that explains samples best.
+func withHeadroom(law, late equation, samples []sample, start []float64, hold []roofline.Constant) equation {
 	best, lowest := governed(law, late, start, 0), math.Inf(1)
 	if !slices.ContainsFunc(samples, func(s sample) bool { return s.inTurn }) || !slices.Contains(law.keys, roofline.GEMMSustained) {
 		return best

@@ -45,7 +45,7 @@ func load(file string, open func(string) ([]byte, error), checks ...func(*Point)
 	n, err := r.file(file, tree.Place{}, nil)
 	if err != nil {
 		if m, ok := errors.AsType[*fileerror.Error](err); ok {
-			return nil, append(r.mistakes, m)
+			return nil, append(r.errs, m)
 		}
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func load(file string, open func(string) ([]byte, error), checks ...func(*Point)
 	for _, w := range r.warnings {
 		e.Warnings = append(e.Warnings, w.Error())
 	}
-	if err := r.mistakes.Err(); err != nil {
+	if err := r.errs.Err(); err != nil {
 		return &Experiment{File: file, Warnings: e.Warnings}, err
 	}
 	return e, nil
@@ -71,7 +71,7 @@ func (r *reader) experiment(e *Experiment, n *tree.Node) {
 	if runs := len(e.Points) * e.Cycles; runs > mostRuns {
 		r.wrong(n.At.Errorf("%d points in %d cycles are %d runs: want at most %d", len(e.Points), e.Cycles, runs, mostRuns))
 	}
-	if len(r.mistakes) == 0 {
+	if len(r.errs) == 0 {
 		pinAll(e.Points)
 	}
 	for i := range e.Points {

@@ -50,7 +50,7 @@ func (r *reader) points(p *plan) []Point {
 		}
 		points = append(points, point)
 	}
-	if len(points) == 0 && len(r.mistakes) == 0 {
+	if len(points) == 0 && len(r.errs) == 0 {
 		r.wrong(p.base.At.Errorf("no point is left: exclude leaves none of %d", len(all)))
 	}
 	return points
@@ -93,7 +93,7 @@ func (r *reader) hold(p *Point, row, base *tree.Node) {
 				break
 			}
 		}
-		list := (*[]*fileerror.Error)(&r.mistakes)
+		list := (*[]*fileerror.Error)(&r.errs)
 		if w.Warning {
 			list = &r.warnings
 		}

@@ -20,33 +20,33 @@ type reader struct {
 	open     func(name string) ([]byte, error)
 	checks   []func(*Point) []Problem
 	warnings []*fileerror.Error
-	mistakes tree.Errors
+	errs     tree.Errors
 	files    int
 }
 
 // mostFiles bounds what one experiment starts from.
 const mostFiles = 64
 
-// mostMistakes is enough to see what is wrong; as many warnings are kept.
-const mostMistakes = 20
+// mostErrors is enough to see what is wrong; as many warnings are kept.
+const mostErrors = 20
 
 // full reports whether there are so many mistakes that one more is of no use.
-func (r *reader) full() bool { return len(r.mistakes) > mostMistakes }
+func (r *reader) full() bool { return len(r.errs) > mostErrors }
 
 func (r *reader) wrong(m *fileerror.Error) {
 	switch {
 	case m == nil || r.full():
-	case len(r.mistakes) == mostMistakes:
-		r.mistakes = append(r.mistakes, &fileerror.Error{File: m.File, Problem: fmt.Sprintf(
-			"there are more mistakes; the first %d that were found are listed", mostMistakes)})
+	case len(r.errs) == mostErrors:
+		r.errs = append(r.errs, &fileerror.Error{File: m.File, Problem: fmt.Sprintf(
+			"there are more mistakes; the first %d that were found are listed", mostErrors)})
 	default:
-		r.mistakes = append(r.mistakes, m)
+		r.errs = append(r.errs, m)
 	}
 }
 
 // warn notes what does not stop the experiment.
 func (r *reader) warn(at tree.Place, format string, args ...any) {
-	if len(r.warnings) < mostMistakes {
+	if len(r.warnings) < mostErrors {
 		r.warnings = append(r.warnings, at.Errorf(format, args...))
 	}
 }
@@ -148,7 +148,7 @@ const longAnswer = 2048
 // advise warns of points that run but show less than they seem to.
 func (r *reader) advise(p *Point, from *plan) {
 	warn := func(bad bool, key, format string, args ...any) {
-		if !bad || len(r.warnings) >= mostMistakes {
+		if !bad || len(r.warnings) >= mostErrors {
 			return
 		}
 		at := from.base.At

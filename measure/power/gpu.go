@@ -70,7 +70,7 @@ func (m *Monitor) choose(d *driver, o *Options) error {
 				d.gpus[at].Name, uuid))
 		}
 		m.boards, m.gpus = append(m.boards, b), append(m.gpus, d.gpus[at])
-		m.sensors = append(m.sensors, &gpuSensor{board: b, name: fmt.Sprintf("GPU %d", i), period: b.pace()})
+		m.sensors = append(m.sensors, &gpuSensor{board: b, name: fmt.Sprintf("GPU %d", i), period: b.period()})
 	}
 	m.scope = append(m.scope, "GPU boards ("+strings.Fields(m.boards[0].sensor())[0]+")")
 	return nil

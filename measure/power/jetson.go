@@ -43,7 +43,7 @@ func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
 		m.sensors, m.scope = append(m.sensors, s), append(m.scope, scope)
 	}
 	if g := openJetsonGPU(o.Root); g != nil {
-		m.sensors = append(m.sensors, &clockSensor{of: g, period: lookEvery * g.pace()})
+		m.sensors = append(m.sensors, &clockSensor{of: g, period: lookEvery * g.period()})
 	}
 	m.gpus = append(m.gpus, result.GPU{Name: name})
 	return nil

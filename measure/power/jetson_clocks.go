@@ -96,7 +96,7 @@ func (g *jetsonGPU) counted() float64 {
 func (g *jetsonGPU) id() string                    { return "" }
 func (g *jetsonGPU) held() map[string]float64      { return nil }
 func (g *jetsonGPU) processes() ([]Process, error) { return nil, nil }
-func (g *jetsonGPU) pace() time.Duration           { return samplePeriod }
+func (g *jetsonGPU) period() time.Duration         { return samplePeriod }
 
 // state reads clocks and temperature; what the system does not say is nil.
 func (g *jetsonGPU) state() (*state, error) {

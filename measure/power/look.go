@@ -22,7 +22,7 @@ type clocked interface {
 	state() (*state, error)        // clocks and the like, read anew
 	held() map[string]float64      // seconds for which clocks were held down since ever, by reason; nil if not counted
 	processes() ([]Process, error) // processes that compute on the GPU
-	pace() time.Duration           // at which its power is worth reading
+	period() time.Duration         // at which its power is worth reading
 }
 
 // lookEvery is how many times less often clocks are read than power: each reading
@@ -35,7 +35,7 @@ const lookEvery = 10
 func (m *Monitor) Look(ctx context.Context) (end func() ([]result.Condition, error)) {
 	var watches []*clockWatch
 	for _, c := range m.clocks() {
-		watches = append(watches, watchClocks(ctx, c, lookEvery*c.pace()))
+		watches = append(watches, watchClocks(ctx, c, lookEvery*c.period()))
 	}
 	return func() (all []result.Condition, err error) {
 		for _, w := range watches {

@@ -114,7 +114,7 @@ func (b *nvmlBoard) sensor() string {
 
 func (b *nvmlBoard) coarse() bool { return !b.counts }
 
-func (b *nvmlBoard) pace() time.Duration { return samplePeriod }
+func (b *nvmlBoard) period() time.Duration { return samplePeriod }
 
 func (b *nvmlBoard) joules() (float64, error) {
 	if !b.counts {

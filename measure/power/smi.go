@@ -169,7 +169,7 @@ type smiBoard struct {
 func (b *smiBoard) id() string               { return b.uuid }
 func (b *smiBoard) sensor() string           { return "nvidia-smi power" }
 func (b *smiBoard) coarse() bool             { return true }
-func (b *smiBoard) pace() time.Duration      { return coarsePeriod }
+func (b *smiBoard) period() time.Duration    { return coarsePeriod }
 func (b *smiBoard) joules() (float64, error) { return 0, errNoCounter }
 func (b *smiBoard) held() map[string]float64 { return nil }
 

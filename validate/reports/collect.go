@@ -167,7 +167,9 @@ func (g *Overrides) named(r *result.Result) *result.Result {
 }
 
 // Operators are the operators that results among the files hold, where their configuration is wanted.
-func Operators(paths []string, by *validate.Scorer, wanted *validate.Selection, over *Overrides) (all []validate.ResultOperators, err error) {
+func Operators(
+	paths []string, by *validate.Scorer, wanted *validate.Selection, over *Overrides,
+) (all []validate.ResultOperators, err error) {
 	if paths, err = Expand(paths); err != nil {
 		return nil, err
 	}

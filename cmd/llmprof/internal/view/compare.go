@@ -27,7 +27,7 @@ type Side struct {
 	Kind string `json:"kind" jsonschema:"enum=predicted,enum=measured"` // "predicted" or "measured"
 	// The side was measured, or its constants were on a GPU of the kind.
 	Measured bool   `json:"measured"`
-	Basis    string `json:"basis"` // source of the figures
+	Evidence string `json:"basis"` // source of the figures
 	operator.Workload
 	Figures  []SideFigure   `json:"figures"`
 	Ops      []SideOperator `json:"ops"`
@@ -98,7 +98,7 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 
 // side has the figures of an estimate, without throughput and cost where it cannot run.
 func side(name string, d *EstimateDocument) Side {
-	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{},
+	s := Side{Name: name, Kind: "predicted", Evidence: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{},
 		Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
 	figures := d.Metrics
@@ -133,7 +133,7 @@ func (s *Side) operator(phase, name string, time float64) {
 
 // MeasuredSide is the side of a result.
 func MeasuredSide(name string, r *result.Result) Side {
-	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{},
+	s := Side{Name: name, Kind: "measured", Measured: true, Evidence: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{},
 		Warnings: append([]string{}, r.Warnings...)}
 	s.Workload = r.Workload.Workload
 	for _, x := range []named[*result.Times]{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
@@ -290,7 +290,7 @@ func (c *Comparison) Warnings() (all []string) {
 				known, unknown = first, s
 			}
 			all = append(all, fmt.Sprintf("the constants of %q were measured, those of %q were not (%s): the difference between them is as "+
-				"uncertain as the latter", known.Name, unknown.Name, unknown.Basis))
+				"uncertain as the latter", known.Name, unknown.Name, unknown.Evidence))
 		}
 	}
 	for i := range c.Sides {
@@ -324,7 +324,7 @@ func (c *Comparison) Page() *render.Document {
 	}
 	basis := render.Fields{Title: "Rests on"}
 	for i := range c.Sides {
-		basis.Add(c.heading(i), c.Sides[i].Basis)
+		basis.Add(c.heading(i), c.Sides[i].Evidence)
 	}
 	return &render.Document{Title: strings.Join(names, " · "), Blocks: append(c.figures(), c.operatorTable(), basis,
 		render.Notes{Title: "Warnings", Items: c.Warnings()})}

@@ -292,7 +292,7 @@ type Headline struct {
 // Words is an estimate as a page says it, rounded as the command line rounds it.
 type Words struct {
 	Fits      string      `json:"fits"`
-	Basis     string      `json:"basis"`
+	Evidence  string      `json:"basis"`
 	Headlines []Headline  `json:"headlines"`
 	Memory    [][2]string `json:"memory"`
 	Prefill   []OpWords   `json:"prefill"`
@@ -322,7 +322,7 @@ type OpWords struct {
 // Words is the estimate in words.
 func (e *Estimate) Words() *Words {
 	v := e.Verdict()
-	w := &Words{Fits: e.verdictLine(&v), Basis: e.calibration(), Headlines: e.headlines(), Prefill: opWords(e.PrefillOps),
+	w := &Words{Fits: e.verdictLine(&v), Evidence: e.calibration(), Headlines: e.headlines(), Prefill: opWords(e.PrefillOps),
 		Decode: opWords(e.DecodeOps)}
 	m := &e.Memory
 	for _, part := range []named[unit.Bytes]{
