@@ -17,7 +17,8 @@ import (
 var fieldsWords = map[string]string{
 	"rested": "throttling headroom", "uneven": "imbalance", "hunt": "search", "incumbent": "best", "grain": "multiple",
 	"handed": "transferred", "pace": "time scale, or remaining time", "paces": "time scales", "paced": "scaled", "follower": "progress",
-	"tower": "encoder", "towers": "encoders", "doubt": "unsupported", "doubts": "unsupported", "mix": "file type, or token mixer", "mixes": "file types",
+	"tower": "encoder", "towers": "encoders", "doubt": "unsupported", "doubts": "unsupported",
+	"mix": "file type, or token mixer", "mixes": "file types",
 	"mistake": "error", "mistakes": "errors", "excess": "limit", "publication": "paper table", "basis": "evidence, or calibration",
 	"question": "request", "questions": "requests", "settle": "resolve", "settled": "resolved",
 }
