@@ -172,7 +172,7 @@ func (d *Deployment) chooseEngine() (err error) {
 	return engine.Splits(d.runs, d.Model, &d.Scheme, &d.Parallel)
 }
 
-// chooseFileType quantizes the model as a mix of formats of llama.cpp that was asked for has it, or as the published GGUF files of the model do,
+// chooseFileType quantizes the model by the file type of llama.cpp that was asked for, or by that of the published GGUF files of the model,
 // and reports whether there is one.
 func (d *Deployment) chooseFileType() (bool, error) {
 	mix, published := d.Request.Weights, models.PublishedFileType(d.Model)
