@@ -105,7 +105,7 @@ func side(name string, d *EstimateDocument) Side {
 	if d.Load != nil {
 		figures = slices.Concat(figures, d.Load.Metrics)
 		s.load = fmt.Sprintf("%s, prompts of %s and answers of %s tokens", loadWords(d.Load.Rate, d.Load.Concurrency),
-			d.Load.PromptLens, d.Load.GenLens)
+			writtenLengths(d.Load.PromptLens), writtenLengths(d.Load.GenLens))
 	}
 	for _, m := range figures {
 		s.Figures = append(s.Figures, SideFigure{m.Key, m.Value, m.Low, m.High})
@@ -119,6 +119,14 @@ func side(name string, d *EstimateDocument) Side {
 		}
 	}
 	return s
+}
+
+// writtenLengths are the lengths of a document in the words of an estimate.
+func writtenLengths(text string) string {
+	if l, err := serving.ParseLengths(text); err == nil {
+		return LengthWords(&l)
+	}
+	return text // a trace, which is not read again
 }
 
 func (s *Side) operator(phase, name string, time float64) {
