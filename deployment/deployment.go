@@ -3,11 +3,11 @@ package deployment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"llmprof/analytic"
 	"llmprof/analytic/energy"
@@ -310,8 +310,7 @@ func (q *Request) efficiencies(c hardware.Calibration) (hardware.Calibration, bo
 	return c, len(set) > 0
 }
 
-// mostSkew bounds a file of loads.
-const mostSkew = 1 << 20
+var skewLimits = input.Limits{Bytes: 1 << 20, Depth: 2, Values: 1 << 16}
 
 // popularity is how unevenly experts are chosen: an exponent, "text", or a file with a JSON array, or with
 // a number a line.
@@ -325,18 +324,24 @@ func popularity(text string) (*operator.Popularity, error) {
 	if zipf, err := strconv.ParseFloat(text, 64); err == nil {
 		return &operator.Popularity{Zipf: zipf}, nil
 	}
-	data, err := input.Read(text, mostSkew)
+	data, err := input.Read(text, int64(skewLimits.Bytes))
 	if err != nil {
 		return nil, unit.Errorf("{expert_skew} %.60q: want an exponent as 0.8, text, or a file of loads: %w", text, err)
 	}
-	p, between := &operator.Popularity{}, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }
-	for number, field := range strings.FieldsFunc(strings.Trim(strings.TrimSpace(string(data)), "[]"), between) {
-		v, failed := strconv.ParseFloat(field, 64)
-		if failed != nil {
-			err = fmt.Errorf("number %d is %.40q", number+1, field)
-			break
+	p := &operator.Popularity{}
+	if body := strings.TrimSpace(string(data)); strings.HasPrefix(body, "[") {
+		if err = skewLimits.JSON(body); err == nil {
+			err = json.Unmarshal([]byte(body), &p.Loads)
 		}
-		p.Loads = append(p.Loads, v)
+	} else {
+		for number, field := range strings.Fields(body) {
+			v, failed := strconv.ParseFloat(field, 64)
+			if failed != nil {
+				err = fmt.Errorf("number %d is %.40q", number+1, field)
+				break
+			}
+			p.Loads = append(p.Loads, v)
+		}
 	}
 	if err == nil && len(p.Loads) == 0 {
 		err = fmt.Errorf("it has no numbers")

@@ -131,8 +131,22 @@ func (c *fitting) check() error {
 		return usage("--tp %d: want a number of GPUs from 1 to 16", c.TP)
 	case c.Limit <= 0:
 		return usage("--limit %v: want a time above 0", c.Limit)
+	case c.file != "" && sameFile(c.file, c.File):
+		return usage("-o %s: the calibration would replace the rows of --rows; name another file", c.file)
+	case c.file != "" && sameFile(c.file, c.imports):
+		return usage("-o %s: the calibration would replace the table of --import; name another file", c.file)
 	}
 	return nil
+}
+
+// sameFile reports whether two names are of one file, which need not be there yet.
+func sameFile(name, other string) bool {
+	if filepath.Clean(name) == filepath.Clean(other) {
+		return true
+	}
+	a, err := os.Stat(name)
+	b, failed := os.Stat(other)
+	return err == nil && failed == nil && os.SameFile(a, b)
 }
 
 // refit reports whether the rows of a file are all that is asked for.
