@@ -310,6 +310,7 @@ func (q *Request) efficiencies(c hardware.Calibration) (hardware.Calibration, bo
 	return c, len(set) > 0
 }
 
+// skewLimits bound a file of loads.
 var skewLimits = input.Limits{Bytes: 1 << 20, Depth: 2, Values: 1 << 16}
 
 // popularity is how unevenly experts are chosen: an exponent, "text", or a file with a JSON array, or with

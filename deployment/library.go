@@ -27,7 +27,7 @@ type Library struct {
 
 	table    *models.Table // is guarded by the lock of models
 	models   memo[modelKey, *models.Model]
-	mixed    memo[mixedKey, *models.Model] // of the last model that was quantized
+	mixed    memo[mixedKey, *models.Model] // the last model that was quantized
 	mixedOf  *models.Model
 	tables   memo[string, *hardware.Table]
 	gpus     memo[[2]string, *hardware.GPU]

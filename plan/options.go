@@ -16,8 +16,9 @@ import (
 	"llmprof/unit"
 )
 
-// Options is what a user asks of a search, as flags, the page and programs fill it alike. What was not given is nil, and Request gives it its
-// default. The tags of a field have its key, and what a command line needs of it: a group, a help text, and what it takes.
+// Options is what a user asks of a search, as flags, the page and programs fill it alike. What was not given is nil, and Request
+// gives it its default. The tags of a field have its key, and what a command line needs of it: a group, a help text, and what it
+// takes.
 //
 //nolint:lll // A tag cannot be wrapped.
 type Options struct {

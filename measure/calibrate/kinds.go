@@ -136,7 +136,7 @@ func (p *Point) weights(n float64) unit.Bytes {
 func (p *Point) results(n float64) unit.Bytes { return p.as(unit.BF16, n) }
 func (p *Point) cache(n float64) unit.Bytes   { return p.as(unit.FP8, n) }
 
-// as is the memory of n values in a format where the point's scheme quantizes, else in the point's own.
+// as gives the memory of n values in a format where the point's scheme quantizes, else in the point's own.
 func (p *Point) as(quantized unit.Format, n float64) unit.Bytes {
 	if p.Scheme == roofline.Unquantized {
 		return p.DType.Bytes(n)

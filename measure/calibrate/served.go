@@ -24,7 +24,7 @@ type Served struct {
 	Scheme   models.Scheme
 	Parallel analytic.Parallelism
 	Base     *hardware.CalibrationFile // start of the fit; nil for the defaults of the GPU's generation
-	Name     string                    // of the calibration
+	Name     string                    // name of the calibration
 }
 
 // servedKeys are the constants that a server's times can determine. The points decide which of them they do.

@@ -14,7 +14,7 @@ import (
 
 // ServerOptions say which server is measured, and as what it is predicted.
 type ServerOptions struct {
-	Server  *serving.Server  // as it is predicted
+	Server  *serving.Server  // server that is predicted
 	Point   experiment.Point // how the server is asked; its load is a concurrency or a rate
 	Time    time.Duration    // time of all requests together
 	Measure experiment.Measure

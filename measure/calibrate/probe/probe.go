@@ -37,7 +37,7 @@ type Server struct {
 	GPU       *hardware.GPU
 	TP        int
 	File      string // file that keeps the points; "" for none
-	Name      string // of the calibration
+	Name      string // name of the calibration
 	Version   string // of this program
 	Lab       *measure.Lab
 	Say       func(format string, args ...any) // is told what goes on, with settings by their keys in braces

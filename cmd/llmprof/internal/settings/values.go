@@ -16,7 +16,7 @@ import (
 
 // An own is a flag that is read and shown in a way of its own.
 type own struct {
-	kind string // of the value, as package pflag names it
+	kind string // package pflag's name for the kind of value
 	text func() string
 	set  func(string) error
 }

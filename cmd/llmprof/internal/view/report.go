@@ -138,8 +138,10 @@ func (e *Estimate) pictures(files bool) (map[string]report.Part, error) {
 		"sweep-batch":    func() (*plots.Figure, error) { return e.drawSweep(plots.ByBatch) },
 		"sweep-context":  func() (*plots.Figure, error) { return e.drawSweep(plots.ByContext) },
 	}
-	if curve := e.swept(plots.ByTP); e.Machine.GPU.GPUsPerNode > 1 && e.Machine.GPU.LinkAmong(2) > 0 && len(curve.Points) > 0 {
-		draw["sweep-tp"] = func() (*plots.Figure, error) { return e.drawSweep(plots.ByTP) }
+	if e.Machine.GPU.GPUsPerNode > 1 && e.Machine.GPU.LinkAmong(2) > 0 {
+		if curve := e.swept(plots.ByTP); len(curve.Points) > 0 {
+			draw["sweep-tp"] = func() (*plots.Figure, error) { return e.drawCurve(plots.ByTP, curve) }
+		}
 	}
 	names := slices.Sorted(maps.Keys(draw))
 	pictures, parts := make([]*report.Picture, len(names)), map[string]report.Part{}
@@ -200,7 +202,11 @@ func (e *Estimate) drawMemory(v plots.Variable) (*plots.Figure, error) {
 // drawSweep sweeps the doublings of a variable, less those that the model cannot
 // be split into.
 func (e *Estimate) drawSweep(v plots.Variable) (*plots.Figure, error) {
-	return plots.Latency(plots.SweepCaption(v, &e.Case), v, []plots.Curve{e.swept(v)})
+	return e.drawCurve(v, e.swept(v))
+}
+
+func (e *Estimate) drawCurve(v plots.Variable, curve plots.Curve) (*plots.Figure, error) {
+	return plots.Latency(plots.SweepCaption(v, &e.Case), v, []plots.Curve{curve})
 }
 
 func (e *Estimate) swept(v plots.Variable) plots.Curve {

@@ -292,7 +292,7 @@ type ServerLiveDocument struct {
 	Schema string            `json:"schema"`
 	URL    string            `json:"url"`
 	Engine string            `json:"engine"` // with its release
-	Model  string            `json:"model"`  // as it is predicted
+	Model  string            `json:"model"`  // model that is predicted
 	GPU    string            `json:"gpu"`    // likewise
 	TP     int               `json:"tp"`     // GPUs that share a matrix
 	Says   map[string]string `json:"says"`   // what the server says of itself

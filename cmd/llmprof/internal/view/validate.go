@@ -210,7 +210,7 @@ type ValidationDocument struct {
 	Skipped      []SkipDocument     `json:"skipped"`  // what is not compared, and why
 	Findings     []validate.Finding `json:"findings"` // what a reader has to know of the observations
 	Sources      []validate.Source  `json:"sources"`  // where embedded observations are from; empty for files
-	Live         *LiveDocument      `json:"live"`     // of --live: which predictions the observations are held to; else null
+	Live         *LiveDocument      `json:"live"`     // predictions that observations of --live are held to; else null
 
 	Operators []OperatorPhaseDocument `json:"operators"` // the steps whose operators were timed, of results that hold them
 }
@@ -242,7 +242,7 @@ type RowDocument struct {
 	ObservedS     *float64 `json:"observed_s" jsonschema:"exclusiveMinimum=0"`
 	ObservedLowS  *float64 `json:"observed_low_s" jsonschema:"exclusiveMinimum=0"`    // 95 % interval of the median
 	ObservedHighS *float64 `json:"observed_high_s" jsonschema:"exclusiveMinimum=0"`   // 95 % interval of the median
-	DeviceS       *float64 `json:"observed_device_s" jsonschema:"exclusiveMinimum=0"` // the same time by the device's events
+	DeviceS       *float64 `json:"observed_device_s" jsonschema:"exclusiveMinimum=0"` // observed time by the device's events
 	FloorS        *float64 `json:"floor_s" jsonschema:"exclusiveMinimum=0"`           // least time by the data sheet
 	PredictedJ    *float64 `json:"predicted_j" jsonschema:"exclusiveMinimum=0"`       // predicted energy; null for times
 	ObservedJ     *float64 `json:"observed_j" jsonschema:"exclusiveMinimum=0"`        // observed energy; null for times
@@ -252,7 +252,7 @@ type RowDocument struct {
 	// the observation is faster than the floor: it or the floor is wrong
 	BelowFloor bool     `json:"below_floor"`
 	Source     string   `json:"source"` // where it is from: a key of sources, or a file
-	ID         *string  `json:"id"`     // of the measurement within the source
+	ID         *string  `json:"id"`     // name of the measurement within the source
 	Samples    *int     `json:"samples" jsonschema:"minimum=1"`
 	Marks      []string `json:"marks"` // what makes the figure doubtful
 	Note       *string  `json:"note"`
@@ -261,7 +261,7 @@ type RowDocument struct {
 // A SkipDocument is an observation that was not scored.
 type SkipDocument struct {
 	Reason string  `json:"reason"` // why it is not compared
-	Detail string  `json:"detail"` // the same in full
+	Detail string  `json:"detail"` // reason in full
 	Source string  `json:"source"` // where it is from
 	ID     *string `json:"id"`
 	Metric *string `json:"metric"` // what was observed; null for a whole file
@@ -362,7 +362,7 @@ type LiveDocument struct {
 	Older        int                     `json:"older_results"`
 	GPU          string                  `json:"gpu"`                           // key in the table of GPUs
 	Calibrations []string                `json:"calibrations"`                  // names of those that the points were predicted with
-	Points       int                     `json:"points" jsonschema:"minimum=1"` // of the grid, those without a prediction included
+	Points       int                     `json:"points" jsonschema:"minimum=1"` // points of the grid, those without a prediction included
 	Measured     int                     `json:"measured"`                      // runs that were measured now
 	Done         int                     `json:"kept"`                          // runs that had their results
 	Failed       int                     `json:"failed"`                        // runs that failed

@@ -71,7 +71,7 @@ func Cell[T any](v *T) any {
 // as converts a figure to a quantity of the unit T. The result is nil where there is no figure.
 func as[T ~float64](v *float64) any { return Cell(of(v, func(v *float64) T { return T(*v) })) }
 
-// of is a figure of something, nil where there is none.
+// of gives a figure of something, nil where there is none.
 func of[S, T any](s *S, figure func(*S) T) *T {
 	if s == nil {
 		return nil
